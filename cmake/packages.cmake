@@ -1,0 +1,41 @@
+find_package(Threads REQUIRED)
+find_package(hwy CONFIG REQUIRED)
+if(HOLDFAST_TESTS)
+  find_package(GTest CONFIG REQUIRED)
+endif()
+if(HOLDFAST_KERNELS_ONLY)
+  return()
+endif()
+
+# The system's Python: python3-jinja2 and python3-dev of Debian belong to it,
+# whatever other python3 comes first on PATH.
+set(Python_EXECUTABLE /usr/bin/python3)
+set(PYBIND11_FINDPYTHON ON)
+find_package(Python REQUIRED COMPONENTS Interpreter Development)
+find_package(pybind11 CONFIG REQUIRED)
+
+find_package(Protobuf REQUIRED)  # before gRPC: its config needs the targets
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(Boost 1.81 CONFIG REQUIRED)
+find_package(RocksDB CONFIG REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(benchmark CONFIG REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+
+# The CUDA backend is not built yet; the detection keeps the seam honest.
+find_package(CUDAToolkit QUIET)
+if(CUDAToolkit_FOUND)
+  message(STATUS "CUDA Toolkit ${CUDAToolkit_VERSION} found; the CUDA backend is not implemented yet: host backend only")
+else()
+  message(STATUS "CUDA Toolkit not found: host backend only")
+endif()

@@ -1,0 +1,212 @@
+// The arithmetic a model is made of, as one interface: kernels/host implements
+// it on the CPU, a CUDA backend will implement it on a GPU. Pointers named
+// `float*` are the backend's memory (Allocate); for the host backend they are
+// ordinary memory.
+//
+// Exactness. A backend states a level (DESIGN, "row_invariant" or "grid"). Row
+// invariant means: every output row of every operation depends on that row's
+// inputs alone, bit for bit, whatever `rows` is, however many threads run and
+// whatever else is in the launch.
+//
+// Threads: one thread calls a backend at a time; the backend uses its own
+// threads inside. Nothing here allocates after Prepare, other than Allocate,
+// PackMatrix, UploadVector and MakeRopeTable themselves.
+//
+// Failure: operations on prepared buffers cannot fail on the host; a device
+// reports at Synchronize.
+#ifndef HOLDFAST_KERNELS_BACKEND_H_
+#define HOLDFAST_KERNELS_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/status.h"
+
+namespace holdfast::kernels {
+
+// How a weight's numbers are stored in its file.
+enum class WeightType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+const char* WeightTypeName(WeightType type);
+// Bytes of one row of `cols` numbers; 0 when cols does not fit the type's
+// blocks of 32.
+std::size_t WeightRowBytes(WeightType type, std::int64_t cols);
+
+// Type of K, V and convolution inputs in the pool. They are rounded to it
+// before any use, inside their own chunk too.
+enum class StateType { kBF16, kF32 };
+
+enum class Exactness { kRowInvariant, kGrid };
+
+// A weight as its file has it: `rows` rows of `cols` numbers, row-major. The
+// bytes need only live until the call that takes the tensor returns.
+struct WeightTensor {
+  std::string name;  // for messages
+  WeightType type = WeightType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* data = nullptr;
+  // Row n of the packed matrix is row row_order[n] of the file; empty: as is.
+  std::vector<std::int32_t> row_order;
+};
+
+// A packed weight matrix; owned by the caller, meaningful to the backend that
+// made it.
+class Matrix {
+ public:
+  virtual ~Matrix() = default;
+  std::int64_t rows() const { return rows_; }  // output columns of a product
+  std::int64_t cols() const { return cols_; }  // input columns of a product
+  std::size_t bytes() const { return bytes_; }
+
+ protected:
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Owned memory of a backend.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  void* data() const { return data_; }
+  float* floats() const { return static_cast<float*>(data_); }
+  std::size_t bytes() const { return bytes_; }
+
+ protected:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// cos and sin of position x inverse frequency, for every position below a
+// bound: position and inverse frequency are multiplied in float (as the
+// reference implementations of these models do), cos and sin are taken of that
+// float and rounded to float.
+class RopeTable {
+ public:
+  virtual ~RopeTable() = default;
+  int rotary_dims() const { return rotary_dims_; }
+  int max_positions() const { return max_positions_; }
+
+ protected:
+  int rotary_dims_ = 0;
+  int max_positions_ = 0;
+};
+
+// Where K and V rows lie in a block: [view K][layer][256 tokens], then
+// [view V][layer][256 tokens]; the backend orders the bytes of a layer's tokens
+// within granules of 16.
+struct KvShape {
+  int layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  StateType state_type = StateType::kBF16;
+
+  std::size_t ElementBytes() const {
+    return state_type == StateType::kBF16 ? 2 : 4;
+  }
+  // Of one layer and one view.
+  std::size_t TokenBytes() const {
+    return static_cast<std::size_t>(kv_heads) * head_dim * ElementBytes();
+  }
+};
+
+// Consecutive rows of one sequence in a launch.
+struct RowSpan {
+  // Block table: entry i holds positions [256 i, 256 i + 256). Must reach the
+  // span's last row. Rows below `position` are read, rows of the span written.
+  std::byte* const* blocks = nullptr;
+  int first_row = 0;  // among the launch's activation rows
+  int position = 0;   // absolute position of the first row
+  int rows = 0;
+};
+
+// The largest launch that will come; Prepare sizes all scratch from it.
+struct Limits {
+  int max_rows = 0;
+  int max_cols = 0;  // widest product input or output, vocabulary excluded
+  int max_vocab = 0;
+  int max_heads = 0;
+  int max_head_dim = 0;
+  int max_positions = 0;
+};
+
+struct BackendInfo {
+  std::string name;    // "host"
+  std::string target;  // instruction set in use, e.g. "AVX3"
+  Exactness exactness = Exactness::kRowInvariant;
+  int arithmetic_revision = 0;  // raised when a change alters any result's bits
+  int threads = 1;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const BackendInfo& info() const = 0;
+
+  // ---- memory, at load time ----
+  virtual Status Prepare(const Limits& limits) = 0;
+  virtual StatusOr<std::unique_ptr<Buffer>> Allocate(std::size_t bytes) = 0;
+  // Packs tensors of equal `cols`, their rows one after the other, into one
+  // matrix that keeps each tensor's storage type (q, k and v of a layer, say).
+  // An unsupported type or shape is an error that names tensor, type and shape.
+  virtual StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const WeightTensor> parts) = 0;
+  // A vector (norm weight, bias) widened to float; F32, F16 and BF16.
+  virtual StatusOr<std::unique_ptr<Buffer>> UploadVector(
+      const WeightTensor& tensor) = 0;
+  virtual StatusOr<std::unique_ptr<RopeTable>> MakeRopeTable(
+      std::span<const float> inverse_frequencies, int max_positions) = 0;
+
+  // ---- operations; all matrices of activations are row-major ----
+  // out[r] = row ids[r] of the matrix, widened. ids are host memory.
+  virtual void EmbedRows(const Matrix& table, std::span<const std::int32_t> ids,
+                         float* out) = 0;
+  // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight
+  virtual void RmsNorm(const float* x, const float* weight, float eps, int rows,
+                       int cols, float* out) = 0;
+  // The same over each of `heads` runs of head_dim inside a row, in place.
+  virtual void HeadNorm(float* x, const float* weight, float eps, int rows,
+                        int row_stride, int heads, int head_dim) = 0;
+  // y[r][n] = sum over k ascending of x[r][k] w[n][k], then + bias[n].
+  virtual void MatMul(const Matrix& w, const float* x, int rows,
+                      const float* bias, float* y) = 0;
+  // x += y
+  virtual void Add(float* x, const float* y, int rows, int cols) = 0;
+  // Rotates the first rotary_dims of each of `heads` heads, halves paired
+  // (dimension i with i + rotary_dims / 2). Row r of a span is at position
+  // span.position + r.
+  virtual void Rope(float* x, int row_stride, int heads, int head_dim,
+                    const RopeTable& table, std::span<const RowSpan> spans) = 0;
+  // Rounds k and v rows to the state type and writes them to the pool.
+  virtual void StoreKv(const KvShape& shape, int layer, const float* k,
+                       const float* v, int row_stride,
+                       std::span<const RowSpan> spans) = 0;
+  // Causal attention over the pool's rows 0 to each row's own position.
+  // q: [rows][row_stride], heads of head_dim from the row's start;
+  // out: [rows][heads x head_dim]. heads is a multiple of kv_heads.
+  virtual void Attention(const KvShape& shape, int layer, const float* q,
+                         int row_stride, int heads, float scale,
+                         std::span<const RowSpan> spans, float* out) = 0;
+  // out[r][i] = silu(gate_up[r][i]) * gate_up[r][cols + i]
+  virtual void SiluMul(const float* gate_up, int rows, int cols,
+                       float* out) = 0;
+
+  // ---- blocks: `parts` runs of 256 tokens x part_token_bytes ----
+  // Copies the granules that hold the first `rows` rows of a block.
+  virtual void CopyBlockRows(const KvShape& shape, const std::byte* from,
+                             int rows, std::byte* to) = 0;
+  // Zeroes every row from `first_row` to the block's end.
+  virtual void ZeroBlockRows(const KvShape& shape, std::byte* block,
+                             int first_row) = 0;
+
+  // Waits for everything submitted; the first error since the last call.
+  virtual Status Synchronize() = 0;
+};
+
+}  // namespace holdfast::kernels
+
+#endif  // HOLDFAST_KERNELS_BACKEND_H_

@@ -1,0 +1,41 @@
+// Every wait between processes, in one table. Nothing waits without one.
+#ifndef HOLDFAST_SHARED_DEADLINES_H_
+#define HOLDFAST_SHARED_DEADLINES_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace holdfast::deadlines {
+
+using std::chrono::milliseconds;
+
+// The whole attach handshake of engine and cache service.
+inline constexpr milliseconds kAttach{5000};
+// Between two attempts to attach.
+inline constexpr milliseconds kAttachRetry{500};
+// Any control call (status, layout, metrics).
+inline constexpr milliseconds kControl{2000};
+// The gateway waits this long for an engine that is not there, then answers
+// 503 with Retry-After.
+inline constexpr milliseconds kEngineAbsent{30000};
+// Between two attempts of the gateway to reach the engine.
+inline constexpr milliseconds kEngineRetry{250};
+// SSE comment lines while a prefill runs; clients give up after 10 to 300 s.
+inline constexpr milliseconds kSseKeepAlive{5000};
+// A client must send its headers, then its body, within this.
+inline constexpr milliseconds kHttpRead{30000};
+// A client that takes none of its response's bytes for this long is dropped.
+inline constexpr milliseconds kHttpWrite{60000};
+// An idle keep-alive connection.
+inline constexpr milliseconds kHttpIdle{120000};
+
+// A drain at a planned stop: at least a minute, longer for much to write.
+inline milliseconds Drain(std::uint64_t bytes_to_write) {
+  const auto writing = milliseconds(bytes_to_write / 300'000);  // 0.3 GB/s
+  return std::max(milliseconds(60000), writing);
+}
+
+}  // namespace holdfast::deadlines
+
+#endif  // HOLDFAST_SHARED_DEADLINES_H_
