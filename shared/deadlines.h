@@ -21,6 +21,17 @@ inline constexpr milliseconds kControl{2000};
 inline constexpr milliseconds kEngineAbsent{30000};
 // Between two attempts of the gateway to reach the engine.
 inline constexpr milliseconds kEngineRetry{250};
+// Between two Status polls of an engine that answers.
+inline constexpr milliseconds kEnginePoll{1000};
+// An engine that answered no Status for this long (stopped, not dead) fails the
+// streams that wait for it.
+inline constexpr milliseconds kEngineSilent{30000};
+// A request that runs gives an event at least this often: each step gives one.
+inline constexpr milliseconds kEngineStall{120000};
+// A request may wait this long in the queue of an engine that answers.
+inline constexpr milliseconds kEngineQueue{1800000};
+// The model's tokenizer travels and is built within this.
+inline constexpr milliseconds kTokenizerLoad{30000};
 // SSE comment lines while a prefill runs; clients give up after 10 to 300 s.
 inline constexpr milliseconds kSseKeepAlive{5000};
 // A client must send its headers, then its body, within this.
@@ -29,6 +40,9 @@ inline constexpr milliseconds kHttpRead{30000};
 inline constexpr milliseconds kHttpWrite{60000};
 // An idle keep-alive connection.
 inline constexpr milliseconds kHttpIdle{120000};
+// Bytes still arriving after an answer that closes the connection are read and
+// dropped for this long, so that the client sees the answer and not a reset.
+inline constexpr milliseconds kHttpLinger{2000};
 
 // A drain at a planned stop: at least a minute, longer for much to write.
 inline milliseconds Drain(std::uint64_t bytes_to_write) {
