@@ -30,6 +30,9 @@ inline constexpr milliseconds kEngineSilent{30000};
 inline constexpr milliseconds kEngineStall{120000};
 // A request may wait this long in the queue of an engine that answers.
 inline constexpr milliseconds kEngineQueue{1800000};
+// A chat template has this long for a prompt, waiting for other renders
+// included.
+inline constexpr milliseconds kTemplateRender{10000};
 // The model's tokenizer travels and is built within this.
 inline constexpr milliseconds kTokenizerLoad{30000};
 // SSE comment lines while a prefill runs; clients give up after 10 to 300 s.

@@ -1,0 +1,37 @@
+// --debug-answers: what to make the model say, chosen by the last message, so
+// that real clients can be driven through whole tool loops by a tiny model.
+#ifndef HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
+#define HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "gateway/openai/request.h"
+
+namespace holdfast::openai {
+
+// Immutable once loaded; thread-safe.
+class DebugAnswers {
+ public:
+  // A file of JSON lines {"pattern": PCRE2 regex, "answer": force value}; empty
+  // lines are skipped. The error names the file and the line.
+  static absl::StatusOr<std::unique_ptr<DebugAnswers>> Load(
+      const std::string& path, std::uint32_t vocab_size);
+  static absl::StatusOr<std::unique_ptr<DebugAnswers>> Parse(
+      std::string_view text, const std::string& name, std::uint32_t vocab_size);
+  virtual ~DebugAnswers() = default;
+
+  // The answer of the first line whose pattern is found in the last message's
+  // text; null when none is. The pointer lives as long as this object.
+  virtual const Force* Find(const ChatRequest& request) const = 0;
+
+ protected:
+  DebugAnswers() = default;
+};
+
+}  // namespace holdfast::openai
+
+#endif  // HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_

@@ -1,0 +1,57 @@
+// From a request to the token ids of its prompt.
+#ifndef HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
+#define HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gateway/openai/error.h"
+#include "gateway/openai/request.h"
+#include "gateway/template/chat_template.h"
+#include "gateway/template/message_marks.h"
+
+namespace holdfast::tokenizer {
+class PromptCache;
+class Tokenizer;
+}  // namespace holdfast::tokenizer
+
+namespace holdfast::openai {
+
+// What turns a model's requests into tokens; made once, after its tokenizer
+// has been read. Thread-safe; the parts belong to the caller.
+struct PromptParts {
+  const templates::ChatTemplate* chat_template = nullptr;  // null: has none
+  const tokenizer::Tokenizer* tokenizer = nullptr;
+  const templates::MessageMarks* marks = nullptr;
+  tokenizer::PromptCache* cache = nullptr;
+};
+
+struct BuiltPrompt {
+  std::vector<std::uint32_t> ids;
+  std::vector<templates::MessageMark> messages;  // ascending
+  // The prompt ends inside an open <think> block.
+  bool ends_in_reasoning = false;
+};
+
+// Texts of special tokens in system, user and tool strings, tools and template
+// arguments never become special tokens; those in the assistant's turns do.
+ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
+                               const PromptParts& parts);
+// A text prompt is tokenized as it is, special tokens included (and the bos
+// token first where the tokenizer asks for it); ids are taken as they are.
+ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,
+                               const PromptParts& parts);
+
+// The ids of a forced answer, written as the model would: reasoning in a
+// <think> block, tool calls as Hermes JSON in <tool_call>, the end-of-turn
+// token last ({"ids"} is taken as it is). 400 when the vocabulary lacks a token
+// it needs.
+ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
+                                            const BuiltPrompt& prompt,
+                                            const PromptParts& parts);
+
+}  // namespace holdfast::openai
+
+#endif  // HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
