@@ -28,6 +28,10 @@ struct View {
   std::uint32_t parts = 1;
 };
 
+// The section that holds the last hidden row; unlike the others it is not read
+// by the next row.
+inline constexpr char kHLast[] = "h_last";
+
 // A part of the recurrent state: fixed bytes whatever the length.
 struct Section {
   std::string name;  // "h_last", "gdn.S", ...
