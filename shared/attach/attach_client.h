@@ -1,0 +1,109 @@
+// The engine's side of the attach (PROTOCOL.md): connects, attaches, announces
+// the layout, watches, and begins again when the cache service goes away.
+#ifndef HOLDFAST_SHARED_ATTACH_ATTACH_CLIENT_H_
+#define HOLDFAST_SHARED_ATTACH_ATTACH_CLIENT_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shared/arena/memfd_arena.h"
+#include "shared/attach/packet_socket.h"
+#include "shared/attach/protocol.h"
+#include "shared/attach/wake_fd.h"
+#include "shared/cache_layout.h"
+#include "shared/deadlines.h"
+
+namespace grpc {
+class ClientContext;
+}
+
+namespace holdfast::attach {
+
+// How an engine stands with its cache service (CacheServiceLink on the wire).
+struct AttachLink {
+  enum class State {
+    kOff,       // no client, or it is stopped
+    kAttached,  // the layout is announced and the socket open
+    kDetached,  // trying again; misses are cold meanwhile
+    kRefused,   // the cache service said why not; trying again
+  };
+  State state = State::kOff;
+  std::string detail;  // the last error or refusal; attached: the peer's pid
+  std::uint64_t attaches = 0;
+
+  bool operator==(const AttachLink&) const = default;
+};
+
+struct AttachClientOptions {
+  std::string run_dir;               // of the cache service's sockets
+  const MemfdArena* pool = nullptr;  // outlives the client
+  std::array<std::uint8_t, 32> fingerprint = {};
+  std::string model_name;
+  CacheLayout layout;
+  std::uint64_t block_count = 0;  // of layout.BlockBytes() each, in the pool
+  // Called on the client's thread after each change; must not wait. May be
+  // empty.
+  std::function<void(const AttachLink&)> on_change;
+  std::chrono::milliseconds handshake_deadline = deadlines::kAttach;
+  std::chrono::milliseconds announce_deadline = deadlines::kControl;
+  std::chrono::milliseconds retry = deadlines::kAttachRetry;
+  CredentialCheck check_peer = CheckSameUser;
+};
+
+// Owns one thread, which does all waiting; link() and Stop() are thread-safe,
+// and link() never waits for the cache service. The destructor stops it.
+class AttachClient {
+ public:
+  // Begins to attach. An error only when the process has no descriptor left.
+  static absl::StatusOr<std::unique_ptr<AttachClient>> Start(
+      AttachClientOptions options);
+  ~AttachClient();
+
+  AttachLink link() const;
+  // Detaches, at once whatever the peer does. Idempotent.
+  void Stop();
+
+ private:
+  // What lives as long as one attach. Its end unmaps the staging memory, which
+  // is never used again: I/O of a dead cache service may still write to it.
+  struct Attachment {
+    UniqueFd socket;
+    MappedArena staging;
+    Accepted answer;
+  };
+  enum class Event { kReadable, kTimeout, kStopped };
+
+  AttachClient(AttachClientOptions options, WakeFd wake);
+
+  void Run();
+  // One try, from connect to the peer's end.
+  void AttachAndWatch();
+  absl::StatusOr<std::variant<Attachment, Refusal>> Handshake();
+  absl::StatusOr<std::variant<Attachment, Refusal>> ReadAnswer(UniqueFd socket);
+  absl::Status Announce(std::uint64_t epoch);
+  // Negative `fd`: waits for the timeout or Stop() alone. No `timeout`: none.
+  Event WaitFor(int fd, std::optional<std::chrono::milliseconds> timeout);
+  void Publish(AttachLink::State state, const std::string& detail);
+
+  const AttachClientOptions options_;
+  WakeFd wake_;
+  mutable std::mutex mutex_;
+  AttachLink link_;                         // guarded by mutex_
+  bool stopping_ = false;                   // guarded by mutex_
+  grpc::ClientContext* calling_ = nullptr;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace holdfast::attach
+
+#endif  // HOLDFAST_SHARED_ATTACH_ATTACH_CLIENT_H_
