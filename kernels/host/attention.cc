@@ -1,0 +1,103 @@
+#include "kernels/host/attention.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/host/kv_layout.h"
+
+namespace holdfast::kernels {
+namespace {
+
+// Rows whose tiles are computed in one parallel loop.
+constexpr int kRowBatch = 16;
+// Partial results of one batch, unless one row needs more.
+constexpr std::size_t kPartialFloats = std::size_t{1} << 19;
+
+static_assert(kTileKeys == kBlockTokens, "a tile is a block's rows");
+
+int TilesOf(int position) { return position / kTileKeys + 1; }
+
+KvTile TileOf(const AttentionCall& call, const RowSpan& span, int tile) {
+  const std::byte* block = span.blocks[tile];
+  return {block + KOffset(call.shape, call.layer),
+          block + VOffset(call.shape, call.layer)};
+}
+
+}  // namespace
+
+Status HostAttention::Prepare(const Limits& limits) {
+  const std::size_t heads = limits.max_heads;
+  const std::size_t dims = limits.max_head_dim;
+  const std::size_t one_row = TilesOf(std::max(limits.max_positions, 1) - 1) *
+                              heads * (kPartialHeader + dims);
+  HF_ASSIGN_OR_RETURN(queries_,
+                      HostMemory::Make(kRowBatch * heads * dims * sizeof(float),
+                                       "attention queries"));
+  HF_ASSIGN_OR_RETURN(
+      partials_,
+      HostMemory::Make(std::max(one_row, kPartialFloats) * sizeof(float),
+                       "attention partial results"));
+  thread_floats_ = heads * kTileKeys + kPartialHeader + dims;
+  HF_ASSIGN_OR_RETURN(
+      thread_scratch_,
+      HostMemory::Make(thread_floats_ * pool_.threads() * sizeof(float),
+                       "attention scratch"));
+  return OkStatus();
+}
+
+void HostAttention::Run(const AttentionCall& call, const RowSpan& span) {
+  const int last = span.position + span.rows - 1;
+  const std::size_t row_floats =
+      TilesOf(last) * call.heads *
+      static_cast<std::size_t>(kPartialHeader + call.shape.head_dim);
+  const std::size_t fitting = partials_.bytes() / sizeof(float) / row_floats;
+  const int batch =
+      static_cast<int>(std::clamp<std::size_t>(fitting, 1, kRowBatch));
+  for (int first = 0; first < span.rows; first += batch) {
+    RunRows(call, span, first, std::min(batch, span.rows - first));
+  }
+}
+
+void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
+                            int first, int rows) {
+  const int dims = call.shape.head_dim;
+  const int width = call.heads * dims;
+  const int position = span.position + first;
+  const float* q = call.q + static_cast<std::int64_t>(span.first_row + first) *
+                                call.row_stride;
+  float* out =
+      call.out + static_cast<std::int64_t>(span.first_row + first) * width;
+  for (int r = 0; r < rows; ++r) {
+    float* scaled = queries_.floats() + static_cast<std::size_t>(r) * width;
+    const float* row = q + static_cast<std::int64_t>(r) * call.row_stride;
+    for (int i = 0; i < width; ++i) scaled[i] = row[i] * call.scale;
+  }
+
+  const std::size_t head_floats = kPartialHeader + dims;
+  const std::size_t tile_floats = call.heads * head_floats;
+  const int tiles = TilesOf(position + rows - 1);
+  pool_.For(rows * tiles, [&](int index, int thread) {
+    const int row = index / tiles;
+    const int tile = index % tiles;
+    const int keys = std::min(kTileKeys, position + row + 1 - tile * kTileKeys);
+    if (keys <= 0) return;
+    kernels_.tile(call.shape, TileOf(call, span, tile), keys,
+                  queries_.floats() + static_cast<std::size_t>(row) * width,
+                  call.heads,
+                  thread_scratch_.floats() + thread * thread_floats_,
+                  partials_.floats() + index * tile_floats);
+  });
+  pool_.For(rows * call.heads, [&](int index, int thread) {
+    const int row = index / call.heads;
+    const int head = index % call.heads;
+    kernels_.combine(
+        partials_.floats() +
+            static_cast<std::size_t>(row) * tiles * tile_floats +
+            head * head_floats,
+        TilesOf(position + row), tile_floats, dims,
+        thread_scratch_.floats() + thread * thread_floats_,
+        out + static_cast<std::int64_t>(row) * width + head * dims);
+  });
+}
+
+}  // namespace holdfast::kernels

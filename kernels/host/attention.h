@@ -1,0 +1,50 @@
+// Causal attention over the pool: how rows, heads and tiles are spread over
+// threads. The arithmetic is in the kernels; no split here can change a bit.
+#ifndef HOLDFAST_KERNELS_HOST_ATTENTION_H_
+#define HOLDFAST_KERNELS_HOST_ATTENTION_H_
+
+#include "kernels/backend.h"
+#include "kernels/host/kernel_tables.h"
+#include "kernels/host/memory.h"
+#include "kernels/host/thread_pool.h"
+#include "kernels/status.h"
+
+namespace holdfast::kernels {
+
+// The rows of one call of Backend::Attention.
+struct AttentionCall {
+  KvShape shape;
+  int layer = 0;
+  const float* q = nullptr;
+  int row_stride = 0;
+  int heads = 0;
+  float scale = 0.0f;
+  float* out = nullptr;
+};
+
+class HostAttention {
+ public:
+  HostAttention(const AttentionKernels& kernels, ThreadPool& pool)
+      : kernels_(kernels), pool_(pool) {}
+
+  // Scratch for the largest call.
+  Status Prepare(const Limits& limits);
+
+  void Run(const AttentionCall& call, const RowSpan& span);
+
+ private:
+  // Rows [first, first + rows) of the span, each against tiles read in place.
+  void RunRows(const AttentionCall& call, const RowSpan& span, int first,
+               int rows);
+
+  const AttentionKernels& kernels_;
+  ThreadPool& pool_;
+  HostMemory queries_;   // scaled, of one batch of rows
+  HostMemory partials_;  // [row][tile][head]
+  HostMemory thread_scratch_;
+  std::size_t thread_floats_ = 0;  // of thread_scratch_, each thread
+};
+
+}  // namespace holdfast::kernels
+
+#endif  // HOLDFAST_KERNELS_HOST_ATTENTION_H_

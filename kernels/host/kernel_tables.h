@@ -1,0 +1,80 @@
+// The per-target inner loops, as tables of functions: one table of each kind
+// for every instruction set the library was built for. A backend picks its
+// tables once. What each computes is in ARITHMETIC.md.
+#ifndef HOLDFAST_KERNELS_HOST_KERNEL_TABLES_H_
+#define HOLDFAST_KERNELS_HOST_KERNEL_TABLES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/host/packed_matrix.h"
+
+namespace holdfast::kernels {
+
+// Products of activation rows with panels.
+struct ProductKernels {
+  // The most rows that `few` takes.
+  int few_rows;
+  // Rows x one panel, weights widened in registers: out[r * out_stride + n] for
+  // the panel's columns n.
+  void (*few)(const Panel& panel, std::int64_t cols, const float* x,
+              std::int64_t x_stride, int rows, const float* bias, float* out,
+              std::int64_t out_stride);
+  // One column of a panel, widened.
+  void (*column)(const Panel& panel, int column, std::int64_t cols, float* out);
+};
+
+// Operations on one row, or on parts of one.
+struct RowKernels {
+  void (*rms_norm)(const float* x, const float* weight, float eps, int cols,
+                   float* out);
+  void (*add)(float* x, const float* y, std::int64_t count);
+  void (*silu_mul)(const float* gate, const float* up, int cols, float* out);
+  // cos and sin hold rotary_dims / 2 numbers each.
+  void (*rope)(float* head, const float* cos, const float* sin,
+               int rotary_dims);
+};
+
+// One row's attention over keys of one absolute tile, and their combination.
+// A partial result of one head is kPartialHeader + head_dim floats: [0] the
+// largest score, [16, 32) the lane sums, then the output.
+inline constexpr int kPartialHeader = 32;
+inline constexpr int kTileKeys = 256;
+
+// One layer's K and V rows of one block, as ARITHMETIC.md lays them out.
+struct KvTile {
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+};
+
+struct AttentionKernels {
+  // q: heads x head_dim, scaled. Keys 0 to keys - 1 of the tile; later rows of
+  // it are not read as numbers. scores: scratch of heads x kTileKeys.
+  void (*tile)(const KvShape& shape, const KvTile& tile, int keys,
+               const float* q, int heads, float* scores, float* partials);
+  // Combines the partial results of tiles 0 to tiles - 1, `stride` floats
+  // apart, and writes the head's head_dim outputs.
+  void (*combine)(const float* partials, int tiles, std::size_t stride,
+                  int head_dim, float* scratch, float* out);
+};
+
+// Null where the target has no kernels.
+struct KernelTables {
+  const ProductKernels* product = nullptr;
+  const RowKernels* row = nullptr;
+  const AttentionKernels* attention = nullptr;
+  const char* target = "";
+};
+
+// Of the best target that this machine and Highway's mask of targets allow.
+const ProductKernels* ChooseProductKernels();
+const RowKernels* ChooseRowKernels();
+const AttentionKernels* ChooseAttentionKernels();
+
+// All of them; pointers are null where the machine has no fused multiply-add.
+KernelTables ChooseKernels();
+
+}  // namespace holdfast::kernels
+
+#endif  // HOLDFAST_KERNELS_HOST_KERNEL_TABLES_H_
