@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "gateway/openai/error.h"
 #include "gateway/openai/request.h"
 #include "gateway/template/chat_template.h"
 #include "gateway/template/message_marks.h"
 
-namespace holdfast::tokenizer {
+namespace holdfast::gateway {
 class PromptCache;
+class SpecialProtector;
 class Tokenizer;
-}  // namespace holdfast::tokenizer
+}  // namespace holdfast::gateway
 
 namespace holdfast::openai {
 
@@ -23,9 +23,10 @@ namespace holdfast::openai {
 // has been read. Thread-safe; the parts belong to the caller.
 struct PromptParts {
   const templates::ChatTemplate* chat_template = nullptr;  // null: has none
-  const tokenizer::Tokenizer* tokenizer = nullptr;
+  const gateway::Tokenizer* tokenizer = nullptr;
   const templates::MessageMarks* marks = nullptr;
-  tokenizer::PromptCache* cache = nullptr;
+  const gateway::SpecialProtector* protector = nullptr;
+  gateway::PromptCache* cache = nullptr;
 };
 
 struct BuiltPrompt {

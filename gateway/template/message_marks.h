@@ -9,12 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gateway/template/chat_template.h"
 
-namespace holdfast::tokenizer {
+namespace holdfast::gateway {
 class Tokenizer;
-}  // namespace holdfast::tokenizer
+}  // namespace holdfast::gateway
 
 namespace holdfast::templates {
 
@@ -37,7 +38,7 @@ class MessageMarks {
   // text (no special token in them) or that rewrites earlier turns of plain
   // conversations gives marks that mark nothing, and problem() says why.
   static MessageMarks Learn(const ChatTemplate& chat_template,
-                            const tokenizer::Tokenizer& tokenizer);
+                            const gateway::Tokenizer& tokenizer);
 
   // Ascending positions. Text that was protected (ProtectSpecials) is never
   // marked: every header holds a special token.
@@ -55,6 +56,14 @@ class MessageMarks {
     Role role;
     std::vector<std::uint32_t> ids;
   };
+  void Add(Role role, const absl::StatusOr<std::vector<std::uint32_t>>& ids);
+  // That Find gives the messages of whole conversations.
+  absl::Status Check(const ChatTemplate& chat_template,
+                     const gateway::Tokenizer& tokenizer,
+                     bool with_system) const;
+  void LearnEndOfTurn(const ChatTemplate& chat_template,
+                      const gateway::Tokenizer& tokenizer);
+
   std::vector<Header> headers_;  // longest first
   std::string problem_;
   std::optional<std::uint32_t> end_of_turn_;
