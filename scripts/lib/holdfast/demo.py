@@ -1,0 +1,155 @@
+"""The main job on the real daemons: see `scripts/demo --help`."""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Callable
+
+from . import paths, textgen
+from . import scenario_checks as checks
+from .client import Answer, Client, ConnectionLost
+from .daemons import CACHESVC, ENGINE, GATEWAY, DaemonError, Daemons
+
+TEXT_TOKENS = 3950  # with the template and the question about 4,000
+MIN_RATIO = 50
+PARAMS = {"max_tokens": 32, "temperature": 0}
+QUESTION = "Which places does the text speak of? Answer in one sentence."
+NEXT_QUESTION = "And which of them is mentioned last?"
+PROGRESS_S = 0.2
+
+
+class Progress:
+    """One line that says what runs and for how long; only on a terminal."""
+
+    def __init__(self, what: str):
+        self._what = what
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        if sys.stdout.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+            print("\r\x1b[K", end="", flush=True)
+
+    def _run(self) -> None:
+        start = time.monotonic()
+        while not self._done.wait(PROGRESS_S):
+            print(f"\r  {self._what} ... {time.monotonic() - start:.1f} s", end="", flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="scripts/demo")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--model", default="demo")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        model = paths.resolve_model(options.model, paths.RELEASE_BIN)
+        print(f"Model: {model.name}", flush=True)
+        result, problems = run(model.path)
+    except (DaemonError, ConnectionLost, paths.SetupError, ValueError) as e:
+        print(f"holdfast: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    result = {"model": model.name, **result}
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"\nidentical to cold runs of the same ids: {'yes' if result['identical'] else 'NO'}"
+          f"   first token, cold / warm: {result['ratio']:.0f}")
+    if model.is_demo and result["ratio"] < MIN_RATIO:
+        problems.append(f"the ratio {result['ratio']:.1f} is below {MIN_RATIO}")
+    for problem in problems:
+        print(f"  {problem}")
+    return 1 if problems else 0
+
+
+def run(model: Path, *, bin_dir: Path = paths.RELEASE_BIN,
+        say: Callable[[str], None] = lambda line: print(line, flush=True)
+        ) -> tuple[dict, list[str]]:
+    """Does the job; returns the result and what is wrong with it."""
+    with Daemons(model, bin_dir=bin_dir,
+                 flags={ENGINE: ["--debug"], CACHESVC: [], GATEWAY: []}) as daemons:
+        return _job(daemons.client, say)
+
+
+def _job(client: Client, say: Callable[[str], None]) -> tuple[dict, list[str]]:
+    model_id = client.model_id()
+    text = textgen.exact(1, TEXT_TOKENS, client.tokenize, client.detokenize)
+    messages = [{"role": "system", "content": text}, {"role": "user", "content": QUESTION}]
+
+    say(f"{'request':<22}{'prompt':>8}{'cached':>8}  {'source':<10}{'first token':>12}")
+    answers = {"cold": _chat(client, model_id, messages, "cold", say)}
+    answers["warm"] = _chat(client, model_id, messages, "warm (the same)", say)
+    messages += [answers["warm"].message(), {"role": "user", "content": NEXT_QUESTION}]
+    answers["next_turn"] = _chat(client, model_id, messages, "next turn", say)
+
+    problems = []
+    if answers["warm"].content != answers["cold"].content:
+        problems.append("the warm answer is another text than the cold one")
+    for name, answer in answers.items():
+        if answer.cached_tokens == 0 and name != "cold":
+            problems.append(f"{name}: nothing was cached")
+    different = _compare_with_cold_runs(client, model_id, answers, say)
+    result = {"prompt_tokens": answers["cold"].prompt_tokens,
+              **{name: _report(answer) for name, answer in answers.items()},
+              "identical": not different and not problems,
+              "ratio": round(answers["cold"].ttft_ms / answers["warm"].ttft_ms, 2)}
+    return result, problems + different
+
+
+def _chat(client: Client, model_id: str, messages: list[dict], what: str,
+          say: Callable[[str], None]) -> Answer:
+    body = {"model": model_id, "messages": messages, "stream": True,
+            "stream_options": {"include_usage": True}, "holdfast": {"digest": True}, **PARAMS}
+    with Progress(what):
+        answer = client.generate("/v1/chat/completions", body, {"X-Session-Id": "demo"})
+    wrong = checks.answer_problems(answer, {}) + checks.conservation_problems(answer)
+    if answer.ttft_ms is None:
+        wrong.append("no token came")
+    if wrong:
+        raise ValueError(f"{what}: {'; '.join(wrong)}")
+    say(f"{what:<22}{answer.prompt_tokens:>8}{answer.cached_tokens:>8}  "
+        f"{answer.holdfast.get('cache_source', ''):<10}{answer.ttft_ms:>9.1f} ms")
+    return answer
+
+
+def _compare_with_cold_runs(client: Client, model_id: str, answers: dict[str, Answer],
+                            say: Callable[[str], None]) -> list[str]:
+    """Runs the ids that each answer was served from again, past all caches."""
+    problems = []
+    cold_runs: dict[tuple, Answer] = {}  # by prompt: cold and warm share one
+    for name, served in answers.items():
+        ids = tuple(served.holdfast.get("prompt_ids") or ())
+        if not ids:
+            return ["the server sent no prompt_ids"]
+        if ids not in cold_runs:
+            what = f"check: {len(ids)} ids, no cache"
+            with Progress(what):
+                body = checks.cold_request(model_id, served, PARAMS, forced=False)
+                cold_runs[ids] = client.generate("/v1/completions", body)
+            say(f"{what} ({cold_runs[ids].total_ms / 1e3:.1f} s)")
+        cold = cold_runs[ids]
+        problems += [f"{name}: {p}" for p in checks.cold_problems(served, cold)]
+        if cold.content != served.content:
+            problems.append(f"{name}: another text than the cold run's")
+    return problems
+
+
+def _report(answer: Answer) -> dict:
+    return {"ttft_ms": round(answer.ttft_ms, 2), "cached_tokens": answer.cached_tokens,
+            "cache_source": answer.holdfast.get("cache_source")}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""Plays scenario files: see `scripts/scenario --help`."""
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Optional
+
+from . import paths, scenario_schema
+from .client import Client, ConnectionLost
+from .daemons import DaemonError, Daemons, describe_exit
+from .scenario_run import DEFAULT_PARAMS, Player
+
+_EPILOG = f"""One line of result a step; exit status 1 when an expectation is not met (all
+steps are played and reported), 2 when a file is not a scenario. Requests send
+{json.dumps(DEFAULT_PARAMS)} where a step's params say nothing else."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/scenario", epilog=_EPILOG,
+        description="Plays scenario files over HTTP, against daemons it starts itself.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--url", help="a server that runs already; the files' `server` is not used")
+    parser.add_argument("--exactness", choices=["row_invariant", "grid"], default="row_invariant",
+                        help="grid is not built yet and refused")
+    parser.add_argument("--bin-dir", type=Path, default=paths.RELEASE_BIN,
+                        help="programs of another build than release")
+    options = parser.parse_args(arguments)
+    if options.exactness == "grid":
+        parser.error("--exactness grid: no engine has it yet")
+    # So that a plain kill still stops the daemons.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    worst = 0
+    for file in options.files:
+        worst = max(worst, _play_file(file, options.url, options.bin_dir))
+    return worst
+
+
+def _play_file(file: Path, url: Optional[str], bin_dir: Path) -> int:
+    try:
+        scenario = json.loads(file.read_text())
+        scenario_schema.check(scenario)
+    except (OSError, ValueError, scenario_schema.SchemaError) as e:
+        print(f"scenario {file}: {e}")
+        return 2
+    print(f"scenario {scenario['name']}: {scenario.get('why', '')}".rstrip(": "), flush=True)
+    try:
+        ok = _play(scenario, url, bin_dir)
+    except (ConnectionLost, DaemonError, paths.SetupError) as e:
+        print(f"  FAIL {e}")
+        ok = False
+    print(f"scenario {scenario['name']}: {'ok' if ok else 'FAILED'}", flush=True)
+    return 0 if ok else 1
+
+
+def _play(scenario: dict, url: Optional[str], bin_dir: Path) -> bool:
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    if url:
+        return Player(Client(url), None, say).play(scenario)
+    server = scenario.get("server", {})
+    model = paths.resolve_model(server.get("model", "tiny-llama"), bin_dir)
+    with Daemons(model.path, bin_dir=bin_dir, flags=server) as daemons:
+        ok = Player(daemons.client, daemons, say).play(scenario)
+        for who, code in daemons.ended().items():
+            say(f"  FAIL {who} ended by itself ({describe_exit(code)}); its log:\n"
+                f"{daemons.log_tail(who)}")
+            ok = False
+        for who, code in daemons.stop().items():
+            if code != 0:
+                say(f"  FAIL {who} stopped with {describe_exit(code)}; its log:\n"
+                    f"{daemons.log_tail(who)}")
+                ok = False
+    return ok
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

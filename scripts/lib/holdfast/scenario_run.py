@@ -1,0 +1,319 @@
+"""Plays the steps of a scenario against a server."""
+
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+from . import scenario_checks as checks
+from . import textgen
+from .client import Answer, Call, Client, ConnectionLost, Metrics, Response
+from .daemons import DaemonError, Daemons
+from .scenario_schema import as_client_list
+
+IDLE_DEADLINE_S = 60
+PREFILL_DEADLINE_S = 120
+POLL_S = 0.01
+# Sent where a step says nothing: greedy, so that answers can be compared, and
+# short, so that a model that never ends its turn does not fill the context.
+DEFAULT_PARAMS = {"temperature": 0, "max_tokens": 16}
+
+RUNNING = "holdfast_engine_running_requests"
+WAITING = "holdfast_engine_waiting_requests"
+PREFILLED = "holdfast_engine_prefill_rows_total"
+
+
+@dataclass
+class Outcome:
+    step: dict
+    label: str
+    line: str = ""
+    problems: list[str] = field(default_factory=list)
+    answer: Optional[Answer] = None
+    messages: list[dict] = field(default_factory=list)  # as sent
+    params: dict = field(default_factory=dict)  # as sent
+    path: str = ""
+
+
+class Player:
+    """Plays one scenario. `daemons` is None when a URL was given; then the
+    servers cannot be restarted."""
+
+    def __init__(self, client: Client, daemons: Optional[Daemons],
+                 report: Callable[[str], None] = print):
+        self._client = client
+        self._daemons = daemons
+        self._report = report
+        self._lock = threading.Lock()  # of the report and of what follows
+        self._by_id: dict[str, Outcome] = {}
+        self._generations: list[Outcome] = []
+        self._texts: dict[tuple[int, int], str] = {}
+        self._model = ""
+
+    def play(self, scenario: dict) -> bool:
+        self._model = self._client.model_id()
+        self._digest_ids = _ids_to_digest(scenario["steps"])
+        ok = self._play_steps(scenario["steps"], "")
+        for outcome in self._generations:
+            if outcome.step.get("expect", {}).get("same_as_cold"):
+                ok &= self._compare_with_cold(outcome)
+        return ok
+
+    # Steps.
+
+    def _play_steps(self, steps: list[dict], prefix: str) -> bool:
+        ok = True
+        for i, step in enumerate(steps):
+            ok &= self._play_step(step, f"{prefix}{step.get('id', i + 1)}")
+        return ok
+
+    def _play_step(self, step: dict, label: str) -> bool:
+        outcome = Outcome(step, label)
+        metric = step.get("expect", {}).get("metric")
+        try:
+            before = self._client.metrics() if metric else None
+            getattr(self, "_op_" + step["op"])(outcome)
+            if before is not None:
+                after = self._settled_metrics()
+                outcome.problems += checks.metric_problems(before, after, metric)
+        except (ConnectionLost, DaemonError, OSError, KeyError, ValueError) as e:
+            outcome.problems.append(f"{type(e).__name__}: {e}")
+        with self._lock:
+            if "id" in step:
+                self._by_id[step["id"]] = outcome
+        self._say(outcome.problems, f"{label:8} {step['op']:8} {outcome.line}")
+        return not outcome.problems
+
+    def _op_chat(self, outcome: Outcome) -> None:
+        self._generate(outcome, outcome.step, "/v1/chat/completions")
+
+    def _op_complete(self, outcome: Outcome) -> None:
+        self._generate(outcome, outcome.step, "/v1/completions")
+
+    def _generate(self, outcome: Outcome, request: dict, path: str, **hooks) -> None:
+        body = self._body(outcome, request)
+        headers = dict(request.get("headers", {}))
+        if request.get("session") is not None:
+            headers["X-Session-Id"] = request["session"]
+        answer = self._client.generate(path, body, headers, **hooks)
+        outcome.answer, outcome.path = answer, path
+        outcome.line = _describe(answer)
+        if answer.cancelled:
+            return
+        expect = outcome.step.get("expect", {})
+        outcome.problems += checks.answer_problems(answer, expect)
+        outcome.problems += checks.conservation_problems(answer)
+        if "same_as" in expect:
+            other = self._answer_of(expect["same_as"])
+            outcome.problems += checks.same_problems(expect["same_as"], answer, other)
+        with self._lock:
+            self._generations.append(outcome)
+
+    def _op_raw(self, outcome: Outcome) -> None:
+        step, expect = outcome.step, outcome.step.get("expect", {})
+        response = self._client.request(step.get("method", "POST"), step["path"],
+                                        step.get("body"), step.get("headers"))
+        outcome.line = f"{response.status}"
+        if response.status != expect.get("status", 200):
+            outcome.problems.append(f"status {response.status}, not {expect.get('status', 200)}: "
+                                    f"{response.body[:300]!r}")
+        wanted = expect.get("error_contains")
+        if wanted is not None and wanted not in response.body.decode(errors="replace"):
+            outcome.problems.append(f"{response.body[:300]!r} lacks {wanted!r}")
+        if "json" in expect:
+            outcome.problems += _json_problems(response, expect["json"])
+
+    def _op_cancel(self, outcome: Outcome) -> None:
+        step = outcome.step
+        stop_watching = threading.Event()
+        hooks: dict[str, Any] = {}
+        if "after_tokens" in step:
+            hooks["on_piece"] = lambda answer, call: (
+                call.abort() if answer.pieces >= step["after_tokens"] else None)
+        elif "after_ms" in step:
+            hooks["on_sent"] = lambda call: _later(call, step["after_ms"] / 1e3, stop_watching)
+        else:
+            target = self._client.metrics().value(PREFILLED) + step["at_prefill_tokens"]
+            hooks["on_sent"] = lambda call: self._abort_at_prefill(call, target, stop_watching)
+        try:
+            self._generate(outcome, step["request"], "/v1/chat/completions", **hooks)
+        finally:
+            stop_watching.set()
+        if not outcome.answer.cancelled:
+            outcome.problems.append("the answer ended before it was cancelled")
+        outcome.line = f"cancelled after {outcome.answer.total_ms:.0f} ms, " \
+                       f"{outcome.answer.pieces} pieces"
+
+    def _abort_at_prefill(self, call: Call, target: float, ended: threading.Event) -> None:
+        def watch() -> None:
+            deadline = time.monotonic() + PREFILL_DEADLINE_S
+            while not ended.wait(POLL_S) and time.monotonic() < deadline:
+                if self._client.metrics().value(PREFILLED) >= target:
+                    call.abort()
+                    return
+        threading.Thread(target=watch, daemon=True).start()
+
+    def _op_parallel(self, outcome: Outcome) -> None:
+        branches = outcome.step["steps"]
+        results = [False] * len(branches)
+
+        def run(i: int) -> None:
+            results[i] = self._play_steps(branches[i], f"{outcome.label}.{i + 1}.")
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(branches))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        failed = results.count(False)
+        outcome.line = f"{len(branches)} at once"
+        if failed:
+            outcome.problems.append(f"{failed} of {len(branches)} branches failed")
+
+    def _op_restart(self, outcome: Outcome) -> None:
+        who, name = outcome.step["who"], outcome.step.get("signal", "TERM")
+        if self._daemons is None:
+            raise DaemonError("restart needs daemons that the runner started (no --url)")
+        outcome.line = f"{who} {name}"
+        which = signal.Signals[f"SIG{name}"]
+        if name in ("TERM", "KILL"):
+            self._daemons.restart(who, which)
+            return
+        for one in self._daemons.processes if who == "all" else [who]:
+            self._daemons.send(one, which)
+
+    def _op_idle(self, outcome: Outcome) -> None:
+        start = time.monotonic()
+        while True:
+            metrics = self._client.metrics()
+            if RUNNING not in metrics.names():
+                raise ValueError(f"metric {RUNNING} does not exist")
+            if metrics.value(RUNNING) + metrics.value(WAITING) == 0:
+                break
+            if time.monotonic() - start > IDLE_DEADLINE_S:
+                raise ValueError(f"not idle within {IDLE_DEADLINE_S} s")
+            time.sleep(POLL_S)
+        outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
+
+    # Requests.
+
+    def _body(self, outcome: Outcome, request: dict) -> dict:
+        outcome.params = {**DEFAULT_PARAMS, **request.get("params", {})}
+        if "max_completion_tokens" in outcome.params and "max_tokens" not in request.get("params", {}):
+            del outcome.params["max_tokens"]
+        body: dict[str, Any] = {"model": self._model, **outcome.params,
+                                "stream": request.get("stream", True)}
+        if body["stream"]:
+            body["stream_options"] = {"include_usage": True}
+        if "salt" in request:
+            body["cache_salt"] = request["salt"]
+        extra: dict[str, Any] = {k: request[k] for k in ("cache", "align") if k in request}
+        if "answer" in request:
+            extra["force"] = request["answer"]
+        if outcome.step.get("id") in self._digest_ids or outcome.step.get(
+                "expect", {}).get("same_as_cold"):
+            extra["digest"] = True
+        if extra:
+            body["holdfast"] = extra
+        if "messages" in request:
+            body["messages"] = outcome.messages = self._messages(request)
+        else:
+            body["prompt"] = request["prompt"] if "prompt" in request else self._text(request["text"])
+        return body
+
+    def _messages(self, request: dict) -> list[dict]:
+        out: list[dict] = []
+        if "continue" in request:
+            with self._lock:
+                earlier = self._by_id[request["continue"]]
+            out += earlier.messages
+            out.append(checks.as_client(earlier.answer.message(), as_client_list(request)))
+        for message in request["messages"]:
+            message = dict(message)
+            if "text" in message:
+                message["content"] = self._text(message.pop("text"))
+            out.append(message)
+        return out
+
+    def _text(self, wanted: dict) -> str:
+        key = (wanted["seed"], wanted["tokens"])
+        with self._lock:
+            if key not in self._texts:
+                self._texts[key] = textgen.exact(*key, self._client.tokenize,
+                                                 self._client.detokenize)
+            return self._texts[key]
+
+    # After the steps.
+
+    def _compare_with_cold(self, outcome: Outcome) -> bool:
+        served = outcome.answer
+        if served.error or "prompt_ids" not in served.holdfast:
+            problems = ["no prompt_ids: are the servers started with --debug?"]
+            self._say(problems, f"{outcome.label:8} cold")
+            return False
+        body = checks.cold_request(self._model, served, outcome.params,
+                                   forced="answer" in outcome.step)
+        try:
+            cold = self._client.generate("/v1/completions", body)
+            problems = checks.cold_problems(served, cold)
+            line = f"{len(served.holdfast['prompt_ids'])} ids again, {cold.total_ms:.0f} ms"
+        except ConnectionLost as e:
+            problems, line = [f"ConnectionLost: {e}"], ""
+        self._say(problems, f"{outcome.label:8} cold     {line}")
+        return not problems
+
+    def _settled_metrics(self) -> Metrics:
+        """Counters of a request may move just after its last byte."""
+        idle = Outcome({"op": "idle"}, "")
+        self._op_idle(idle)
+        return self._client.metrics()
+
+    def _answer_of(self, name: str) -> Answer:
+        with self._lock:
+            answer = self._by_id[name].answer
+        if answer is None:
+            raise ValueError(f"step {name} has no answer")
+        return answer
+
+    def _say(self, problems: list[str], line: str) -> None:
+        with self._lock:
+            self._report(("  FAIL " if problems else "  ok   ") + line)
+            for problem in problems:
+                self._report(f"         {problem}")
+
+
+def _later(call: Call, seconds: float, ended: threading.Event) -> None:
+    def wait() -> None:
+        if not ended.wait(seconds):
+            call.abort()
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _ids_to_digest(steps: list[dict]) -> set[str]:
+    """Steps that another one is compared with, and those compared."""
+    out: set[str] = set()
+    for step in steps:
+        for branch in step["steps"] if step["op"] == "parallel" else []:
+            out |= _ids_to_digest(branch)
+        other = step.get("expect", {}).get("same_as")
+        if other:
+            out |= {other, step.get("id", other)}
+    return out
+
+
+def _describe(answer: Answer) -> str:
+    if answer.status != 200:
+        return f"{answer.status} {answer.error}"
+    report = answer.holdfast
+    ttft = f"{answer.ttft_ms:.0f} ms" if answer.ttft_ms is not None else "none"
+    return (f"{answer.status} prompt {answer.prompt_tokens}, cached {answer.cached_tokens} "
+            f"({report.get('cache_source')}), computed {report.get('computed_tokens')}, "
+            f"first token {ttft}, {answer.finish_reason}")
+
+
+def _json_problems(response: Response, wanted: Any) -> list[str]:
+    try:
+        return checks.subset_problems(response.json(), wanted)
+    except ValueError:
+        return [f"the body is no JSON: {response.body[:300]!r}"]

@@ -1,0 +1,203 @@
+"""The schema of scenario files. Whatever it does not know is an error."""
+
+from typing import Any
+
+_NUMBER = (int, float)
+_GENERATION = {
+    "id": str, "session": (str, type(None)), "params": dict, "answer": (str, dict),
+    "headers": dict, "salt": str, "cache": str, "stream": bool, "align": str,
+}
+_CHAT = {**_GENERATION, "messages": list, "continue": str, "as_client": (str, list)}
+_COMPLETE = {**_GENERATION, "prompt": (str, list), "text": dict}
+_STEPS: dict[str, dict[str, Any]] = {
+    "chat": _CHAT,
+    "complete": _COMPLETE,
+    "raw": {"id": str, "method": str, "path": str, "headers": dict,
+            "body": (str, dict, list, int, float, bool, type(None))},
+    "cancel": {"id": str, "request": dict, "after_tokens": int, "after_ms": _NUMBER,
+               "at_prefill_tokens": int},
+    "parallel": {"id": str, "steps": list},
+    "restart": {"id": str, "who": str, "signal": str},
+    "idle": {"id": str},
+}
+_NOT_BUILT = {
+    "messages": "/v1/messages", "responses": "/v1/responses", "clear": "clearing a tier",
+    "evict": "evicting from a tier", "corrupt": "a tier with files",
+    "fill_disk": "a tier with files",
+}
+_REQUIRED = {"chat": ("messages",), "complete": (), "raw": ("path",), "cancel": ("request",),
+             "parallel": ("steps",), "restart": ("who",), "idle": ()}
+_EXPECT = {
+    "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
+    "computed_tokens": dict, "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
+    "metric": dict, "finish_reason": str, "json": (dict, list),
+}
+_EXPECT_OF = {
+    "chat": set(_EXPECT) - {"json"},
+    "complete": set(_EXPECT) - {"json"},
+    "raw": {"status", "error_contains", "json", "metric"},
+    "cancel": {"metric"},
+    "parallel": {"metric"},
+    "restart": {"metric"},
+    "idle": {"metric"},
+}
+_MESSAGE = {"role": str, "content": (str, list, type(None)), "text": dict, "name": str,
+            "tool_call_id": str, "tool_calls": list, "reasoning_content": str}
+AS_CLIENT = {"verbatim", "drop_reasoning", "reserialize_tools", "trim", "crlf", "extra_newline"}
+WHO = {"engine", "cachesvc", "gateway", "all"}
+SIGNALS = {"TERM", "KILL", "STOP", "CONT"}
+CACHE_MODES = {"default", "bypass", "read_only"}
+
+
+class SchemaError(Exception):
+    """The file is not a scenario; the message names the place."""
+
+
+def check(scenario: Any) -> None:
+    """Raises SchemaError unless the whole scenario is understood."""
+    _fields(scenario, {"name": str, "why": str, "server": dict, "steps": list}, "scenario")
+    _require(scenario, ("name", "steps"), "scenario")
+    server = scenario.get("server", {})
+    _fields(server, {"model": str, "engine": list, "cachesvc": list, "gateway": list}, "server")
+    for who in ("engine", "cachesvc", "gateway"):
+        _every(server.get(who, []), str, f"server.{who}")
+    _check_steps(scenario["steps"], "steps", set())
+
+
+def _check_steps(steps: list, place: str, ids: set[str]) -> None:
+    for i, step in enumerate(steps):
+        _check_step(step, f"{place}[{i}]", ids)
+
+
+def _check_step(step: Any, place: str, ids: set[str]) -> None:
+    if not isinstance(step, dict) or not isinstance(step.get("op"), str):
+        raise SchemaError(f"{place}: a step is an object with an op")
+    op = step["op"]
+    if op in _NOT_BUILT:
+        raise SchemaError(f"{place}: op {op} is not built yet: no server has {_NOT_BUILT[op]}")
+    if op not in _STEPS:
+        raise SchemaError(f"{place}: unknown op {op}")
+    _fields(step, {"op": str, "expect": dict, "expect_grid": dict, **_STEPS[op]}, place)
+    _require(step, _REQUIRED[op], place)
+    for name in ("expect", "expect_grid"):
+        if name in step:
+            _check_expect(step[name], op, f"{place}.{name}", ids)
+    if op in ("chat", "complete"):
+        _check_generation(step, op, place, ids)
+    elif op == "cancel":
+        _check_cancel(step, place, ids)
+    elif op == "parallel":
+        _every(step["steps"], list, f"{place}.steps")
+        for i, branch in enumerate(step["steps"]):
+            _check_steps(branch, f"{place}.steps[{i}]", ids)
+    elif op == "restart":
+        _one_of(step["who"], WHO, f"{place}.who")
+        _one_of(step.get("signal", "TERM"), SIGNALS, f"{place}.signal")
+    if "id" in step:
+        if step["id"] in ids:
+            raise SchemaError(f"{place}: id {step['id']} is taken")
+        ids.add(step["id"])
+
+
+def _check_generation(step: dict, op: str, place: str, ids: set[str]) -> None:
+    _one_of(step.get("cache", "default"), CACHE_MODES, f"{place}.cache")
+    if isinstance(step.get("answer"), dict):
+        _fields(step["answer"], {"text": str, "reasoning": str, "tool_calls": list, "ids": list},
+                f"{place}.answer")
+    cold = step.get("expect", {}).get("same_as_cold")
+    if cold and step.get("params", {}).get("temperature", 0) and "seed" not in step["params"]:
+        raise SchemaError(f"{place}: same_as_cold with a temperature needs params.seed")
+    if op == "complete":
+        if ("prompt" in step) == ("text" in step):
+            raise SchemaError(f"{place}: complete takes one of prompt and text")
+        if "text" in step:
+            _check_text(step["text"], f"{place}.text")
+        return
+    for i, message in enumerate(step["messages"]):
+        at = f"{place}.messages[{i}]"
+        _fields(message, _MESSAGE, at)
+        _require(message, ("role",), at)
+        if "text" in message:
+            if "content" in message:
+                raise SchemaError(f"{at}: one of content and text")
+            _check_text(message["text"], f"{at}.text")
+    if "continue" in step and step["continue"] not in ids:
+        raise SchemaError(f"{place}.continue: no earlier step {step['continue']}")
+    if "as_client" in step:
+        if "continue" not in step:
+            raise SchemaError(f"{place}.as_client: only with continue")
+        for name in as_client_list(step):
+            _one_of(name, AS_CLIENT, f"{place}.as_client")
+
+
+def as_client_list(step: dict) -> list[str]:
+    names = step.get("as_client", [])
+    return [names] if isinstance(names, str) else names
+
+
+def _check_cancel(step: dict, place: str, ids: set[str]) -> None:
+    when = [k for k in ("after_tokens", "after_ms", "at_prefill_tokens") if k in step]
+    if len(when) != 1:
+        raise SchemaError(f"{place}: cancel takes one of after_tokens, after_ms, at_prefill_tokens")
+    request = step["request"]
+    _fields(request, _CHAT, f"{place}.request")
+    _require(request, ("messages",), f"{place}.request")
+    if request.get("stream") is False and when == ["after_tokens"]:
+        raise SchemaError(f"{place}: after_tokens needs a stream")
+    _check_generation(request, "chat", f"{place}.request", ids)
+
+
+def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
+    _fields(expect, {k: v for k, v in _EXPECT.items() if k in _EXPECT_OF[op]}, place)
+    for name in ("cached_tokens", "computed_tokens", "ttft_ms"):
+        if name in expect:
+            _check_range(expect[name], f"{place}.{name}")
+    for name, wanted in expect.get("metric", {}).items():
+        _fields(wanted, {"delta": _NUMBER, "min": _NUMBER, "max": _NUMBER}, f"{place}.metric.{name}")
+        if not wanted:
+            raise SchemaError(f"{place}.metric.{name}: expects nothing")
+    if "same_as" in expect and expect["same_as"] not in ids:
+        raise SchemaError(f"{place}.same_as: no earlier step {expect['same_as']}")
+
+
+def _check_range(value: dict, place: str) -> None:
+    _fields(value, {"min": _NUMBER, "max": _NUMBER}, place)
+    if not value:
+        raise SchemaError(f"{place}: expects nothing")
+
+
+def _check_text(value: dict, place: str) -> None:
+    _fields(value, {"seed": int, "tokens": int}, place)
+    _require(value, ("seed", "tokens"), place)
+    if value["tokens"] < 1:
+        raise SchemaError(f"{place}: at least one token")
+
+
+def _fields(value: Any, known: dict[str, Any], place: str) -> None:
+    if not isinstance(value, dict):
+        raise SchemaError(f"{place}: an object is expected")
+    for name, item in value.items():
+        if name not in known:
+            raise SchemaError(f"{place}: unknown field {name}")
+        wanted = known[name]
+        is_bool = isinstance(item, bool)
+        accepts_bool = wanted is bool or (isinstance(wanted, tuple) and bool in wanted)
+        if not isinstance(item, wanted) or (is_bool and not accepts_bool):
+            raise SchemaError(f"{place}.{name}: wrong type {type(item).__name__}")
+
+
+def _require(value: dict, names: tuple, place: str) -> None:
+    for name in names:
+        if name not in value:
+            raise SchemaError(f"{place}: field {name} is missing")
+
+
+def _every(values: list, wanted: Any, place: str) -> None:
+    for i, value in enumerate(values):
+        if not isinstance(value, wanted):
+            raise SchemaError(f"{place}[{i}]: wrong type {type(value).__name__}")
+
+
+def _one_of(value: str, known: set[str], place: str) -> None:
+    if value not in known:
+        raise SchemaError(f"{place}: {value} is none of {', '.join(sorted(known))}")
