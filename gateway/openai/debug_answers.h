@@ -3,7 +3,6 @@
 #ifndef HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
 #define HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,14 +18,16 @@ class DebugAnswers {
   // A file of JSON lines {"pattern": PCRE2 regex, "answer": force value}; empty
   // lines are skipped. The error names the file and the line.
   static absl::StatusOr<std::unique_ptr<DebugAnswers>> Load(
-      const std::string& path, std::uint32_t vocab_size);
+      const std::string& path);
   static absl::StatusOr<std::unique_ptr<DebugAnswers>> Parse(
-      std::string_view text, const std::string& name, std::uint32_t vocab_size);
+      std::string_view text, const std::string& name);
   virtual ~DebugAnswers() = default;
 
   // The answer of the first line whose pattern is found in the last message's
-  // text; null when none is. The pointer lives as long as this object.
-  virtual const Force* Find(const ChatRequest& request) const = 0;
+  // text; null when none is. The pointer lives as long as this object. An error
+  // when a pattern takes too many steps on this text.
+  virtual absl::StatusOr<const Force*> Find(
+      const ChatRequest& request) const = 0;
 
  protected:
   DebugAnswers() = default;

@@ -10,14 +10,12 @@
 
 namespace holdfast::openai {
 
-// An object keeps its keys in a list, so many keys cost their square.
 struct JsonLimits {
   int depth = 64;
-  std::size_t keys_per_object = 4096;
 };
 
 // Parses a body. Of a key that is given twice the last value counts. The error
-// says where the text breaks, and names invalid UTF-8 as such.
+// names the field in which the text breaks, and invalid UTF-8 as such.
 ApiOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // One line; invalid UTF-8 (of which there should be none) becomes U+FFFD.

@@ -76,7 +76,6 @@ struct ChatRequest : CommonRequest {
 
 struct CompletionRequest : CommonRequest {
   std::variant<std::string, std::vector<std::uint32_t>> prompt;
-  bool echo = false;  // the answer's text starts with the prompt
 };
 
 // `body` is the parsed body (json.h). Every problem is a 400 (an unknown model
@@ -86,9 +85,9 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
                                                 const ServerFacts& facts);
 
 // A force value: a string, {"text","reasoning","tool_calls"} or {"ids"}.
-// `path` names it in errors.
-ApiOr<Force> ParseForce(const Json& value, const std::string& path,
-                        std::uint32_t vocab_size);
+// `path` names it in errors. ForcedIds (prompt.h) checks ids against the
+// vocabulary.
+ApiOr<Force> ParseForce(const Json& value, const std::string& path);
 
 // The session key: the body's session_id, else the X-Session-Id header's value
 // (empty: none). 400 when it is over 512 bytes or not UTF-8.

@@ -102,9 +102,7 @@ class ChatChunks {
 };
 
 // --- /v1/completions -------------------------------------------------------
-// `echo` is put before the text (empty: nothing).
-Json Completion(const AnswerHead& head, const Answer& answer,
-                const std::string& echo);
+Json Completion(const AnswerHead& head, const Answer& answer);
 class CompletionChunks {
  public:
   CompletionChunks(AnswerHead head, bool include_usage);

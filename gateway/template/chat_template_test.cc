@@ -153,7 +153,7 @@ TEST(ChatTemplateTest, ThinkingTemplateWithToolsAndCalls) {
   input.tools = Json::parse(
       R"([{"type":"function","function":{"name":"w","parameters":{}}}])");
   EXPECT_EQ(RenderOrDie(testing::kThinkingChatMl, input),
-            "<|im_start|>system\nTools:\n\n"
+            "<|im_start|>system\nTools:\n"
             "{\"type\": \"function\", \"function\": {\"name\": \"w\", "
             "\"parameters\": {}}}<|im_end|>\n"
             "<|im_start|>user\nWeather?<|im_end|>\n"
