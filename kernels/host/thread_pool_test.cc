@@ -1,0 +1,64 @@
+#include "kernels/host/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <vector>
+
+namespace holdfast::kernels {
+namespace {
+
+// More threads than CPUs: late and sleeping workers occur in every round.
+TEST(ThreadPoolTest, EveryIndexOnceInEveryLoop) {
+  for (const int threads : {1, 2, 3, 16}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int round = 0; round < 300; ++round) {
+      const int count = round % 40;
+      std::vector<int> hits(count);  // each index written by one thread only
+      pool.For(count, [&](int index, int thread) {
+        EXPECT_GE(thread, 0);
+        EXPECT_LT(thread, threads);
+        ++hits[index];
+      });
+      for (const int hit : hits) ASSERT_EQ(hit, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, LoopSeesWhatThePreviousWrote) {
+  ThreadPool pool(4);
+  std::vector<long> values(64, 0);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<long> next(values.size());
+    pool.For(64, [&](int index, int) {
+      next[index] = values[(index + 1) % 64] + 1;
+    });
+    values = next;
+  }
+  for (const long value : values) EXPECT_EQ(value, 500);
+}
+
+// Tells rounding modes apart by what the vector unit does, which is what
+// counts: fegetround reads the x87 unit on x86.
+bool RoundsUp() {
+  volatile float one = 1.0f;
+  volatile float little = 1e-9f;
+  return one + little > 1.0f;
+}
+
+TEST(DefinedFloatModeTest, SetsAndRestores) {
+  std::fesetround(FE_UPWARD);
+  EXPECT_TRUE(RoundsUp());
+  {
+    const DefinedFloatMode mode;
+    EXPECT_FALSE(RoundsUp());
+    volatile float tiny = 1e-38f;
+    EXPECT_NE(tiny * 0.01f, 0.0f);  // subnormal, not flushed
+  }
+  EXPECT_TRUE(RoundsUp());
+  std::fesetround(FE_TONEAREST);
+}
+
+}  // namespace
+}  // namespace holdfast::kernels

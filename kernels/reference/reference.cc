@@ -1,0 +1,154 @@
+#include "kernels/reference/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/float16.h"
+
+namespace holdfast::kernels::reference {
+namespace {
+
+std::uint16_t Load16(const std::byte* p) {
+  std::uint16_t bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return bits;
+}
+
+double Nibble(const std::byte* bytes, int i) {
+  const auto byte = static_cast<unsigned>(bytes[i % 16]);
+  return i < 16 ? byte & 15u : byte >> 4;
+}
+
+double Element(WeightType type, const std::byte* row, std::int64_t col) {
+  const int i = static_cast<int>(col % 32);
+  switch (type) {
+    case WeightType::kF32: {
+      float value;
+      std::memcpy(&value, row + col * 4, sizeof(value));
+      return value;
+    }
+    case WeightType::kF16:
+      return F16ToFloat(Load16(row + col * 2));
+    case WeightType::kBF16:
+      return Bf16ToFloat(Load16(row + col * 2));
+    case WeightType::kQ8_0: {
+      const std::byte* block = row + col / 32 * 34;
+      return static_cast<double>(static_cast<std::int8_t>(block[2 + i])) *
+             F16ToFloat(Load16(block));
+    }
+    case WeightType::kQ4_0: {
+      const std::byte* block = row + col / 32 * 18;
+      return (Nibble(block + 2, i) - 8) * F16ToFloat(Load16(block));
+    }
+    case WeightType::kQ4_1: {
+      const std::byte* block = row + col / 32 * 20;
+      return Nibble(block + 4, i) * F16ToFloat(Load16(block)) +
+             F16ToFloat(Load16(block + 2));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Numbers FromFloats(std::span<const float> values) {
+  return Numbers(values.begin(), values.end());
+}
+
+Numbers Widen(const WeightTensor& tensor) {
+  Numbers numbers;
+  numbers.reserve(tensor.rows * tensor.cols);
+  const std::size_t row_bytes = WeightRowBytes(tensor.type, tensor.cols);
+  for (std::int64_t n = 0; n < tensor.rows; ++n) {
+    const std::int64_t row = tensor.row_order.empty() ? n : tensor.row_order[n];
+    for (std::int64_t k = 0; k < tensor.cols; ++k) {
+      numbers.push_back(Element(tensor.type, tensor.data + row * row_bytes, k));
+    }
+  }
+  return numbers;
+}
+
+double RoundToState(float value, StateType type) {
+  return type == StateType::kBF16 ? Bf16ToFloat(FloatToBf16(value)) : value;
+}
+
+Numbers MatMul(const Numbers& w, int cols, const Numbers& x,
+               const Numbers& bias) {
+  Numbers y;
+  for (std::size_t r = 0; r < x.size() / cols; ++r) {
+    for (std::size_t n = 0; n < w.size() / cols; ++n) {
+      double sum = bias.empty() ? 0 : bias[n];
+      for (int k = 0; k < cols; ++k) sum += x[r * cols + k] * w[n * cols + k];
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+
+Numbers RmsNorm(const Numbers& x, const Numbers& weight, double eps, int cols) {
+  Numbers out;
+  for (std::size_t r = 0; r < x.size() / cols; ++r) {
+    const double* row = &x[r * cols];
+    double squares = 0;
+    for (int k = 0; k < cols; ++k) squares += row[k] * row[k];
+    const double scale = 1 / std::sqrt(squares / cols + eps);
+    for (int k = 0; k < cols; ++k) out.push_back(row[k] * scale * weight[k]);
+  }
+  return out;
+}
+
+void Rope(double* row, int heads, int head_dim,
+          std::span<const float> inverse_frequencies, int position) {
+  const std::size_t half = inverse_frequencies.size();
+  for (int h = 0; h < heads; ++h) {
+    double* head = row + h * head_dim;
+    for (std::size_t i = 0; i < half; ++i) {
+      // The angle is defined as a product of floats.
+      const float angle = static_cast<float>(position) * inverse_frequencies[i];
+      const double c = std::cos(static_cast<double>(angle));
+      const double s = std::sin(static_cast<double>(angle));
+      const double a = head[i];
+      const double b = head[half + i];
+      head[i] = a * c - b * s;
+      head[half + i] = b * c + a * s;
+    }
+  }
+}
+
+Numbers Attention(const AttentionShape& shape, const double* q,
+                  const Numbers& k, const Numbers& v, int keys, double scale) {
+  const int dims = shape.head_dim;
+  const int group = shape.heads / shape.kv_heads;
+  Numbers out(static_cast<std::size_t>(shape.heads) * dims);
+  for (int h = 0; h < shape.heads; ++h) {
+    const auto at = [&](int key) {
+      return (static_cast<std::size_t>(key) * shape.kv_heads + h / group) *
+             dims;
+    };
+    Numbers weights(keys);
+    for (int j = 0; j < keys; ++j) {
+      for (int d = 0; d < dims; ++d) {
+        weights[j] += q[h * dims + d] * scale * k[at(j) + d];
+      }
+    }
+    const double largest = *std::max_element(weights.begin(), weights.end());
+    double sum = 0;
+    for (double& weight : weights) {
+      weight = std::exp(weight - largest);
+      sum += weight;
+    }
+    for (int j = 0; j < keys; ++j) {
+      for (int d = 0; d < dims; ++d) {
+        out[h * dims + d] += weights[j] / sum * v[at(j) + d];
+      }
+    }
+  }
+  return out;
+}
+
+double SiluMul(double gate, double up) {
+  return gate / (1 + std::exp(-gate)) * up;
+}
+
+}  // namespace holdfast::kernels::reference
