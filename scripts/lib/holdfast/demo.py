@@ -74,18 +74,20 @@ def main(arguments: list[str]) -> int:
     return 1 if problems else 0
 
 
-def run(model: Path, *, bin_dir: Path = paths.RELEASE_BIN,
+def run(model: Path, *, bin_dir: Path = paths.RELEASE_BIN, text_tokens: int = TEXT_TOKENS,
         say: Callable[[str], None] = lambda line: print(line, flush=True)
         ) -> tuple[dict, list[str]]:
     """Does the job; returns the result and what is wrong with it."""
     with Daemons(model, bin_dir=bin_dir,
                  flags={ENGINE: ["--debug"], CACHESVC: [], GATEWAY: []}) as daemons:
-        return _job(daemons.client, say)
+        return job(daemons.client, text_tokens, say)
 
 
-def _job(client: Client, say: Callable[[str], None]) -> tuple[dict, list[str]]:
+def job(client: Client, text_tokens: int,
+        say: Callable[[str], None]) -> tuple[dict, list[str]]:
+    """The main job with a text of that many tokens, on servers with --debug."""
     model_id = client.model_id()
-    text = textgen.exact(1, TEXT_TOKENS, client.tokenize, client.detokenize)
+    text = textgen.exact(1, text_tokens, client.tokenize, client.detokenize)
     messages = [{"role": "system", "content": text}, {"role": "user", "content": QUESTION}]
 
     say(f"{'request':<22}{'prompt':>8}{'cached':>8}  {'source':<10}{'first token':>12}")

@@ -19,9 +19,9 @@ POLL_S = 0.01
 # short, so that a model that never ends its turn does not fill the context.
 DEFAULT_PARAMS = {"temperature": 0, "max_tokens": 16}
 
-RUNNING = "holdfast_engine_running_requests"
-WAITING = "holdfast_engine_waiting_requests"
-PREFILLED = "holdfast_engine_prefill_rows_total"
+RUNNING = "holdfast_num_requests_running"
+WAITING = "holdfast_num_requests_waiting"
+PREFILLED = "holdfast_prefill_tokens_total"
 
 
 @dataclass
