@@ -113,7 +113,7 @@ def job(client: Client, text_tokens: int,
 def _chat(client: Client, model_id: str, messages: list[dict], what: str,
           say: Callable[[str], None]) -> Answer:
     body = {"model": model_id, "messages": messages, "stream": True,
-            "stream_options": {"include_usage": True}, "holdfast": {"digest": True}, **PARAMS}
+            "stream_options": {"include_usage": True}, **PARAMS}
     with Progress(what):
         answer = client.generate("/v1/chat/completions", body, {"X-Session-Id": "demo"})
     wrong = checks.answer_problems(answer, {}) + checks.conservation_problems(answer)
@@ -128,7 +128,9 @@ def _chat(client: Client, model_id: str, messages: list[dict], what: str,
 
 def _compare_with_cold_runs(client: Client, model_id: str, answers: dict[str, Answer],
                             say: Callable[[str], None]) -> list[str]:
-    """Runs the ids that each answer was served from again, past all caches."""
+    """The ids that each answer was served from, run again past all caches;
+    and resumed once more, now with digests of logits and state. (The timed
+    requests carry none: taking one reads every row.)"""
     problems = []
     cold_runs: dict[tuple, Answer] = {}  # by prompt: cold and warm share one
     for name, served in answers.items():
@@ -136,16 +138,27 @@ def _compare_with_cold_runs(client: Client, model_id: str, answers: dict[str, An
         if not ids:
             return ["the server sent no prompt_ids"]
         if ids not in cold_runs:
-            what = f"check: {len(ids)} ids, no cache"
-            with Progress(what):
-                body = checks.cold_request(model_id, served, PARAMS, forced=False)
-                cold_runs[ids] = client.generate("/v1/completions", body)
-            say(f"{what} ({cold_runs[ids].total_ms / 1e3:.1f} s)")
+            body = checks.cold_request(model_id, served, PARAMS, forced=False)
+            cold = cold_runs[ids] = _check_run(client, body, "no cache", say)
+            body["holdfast"]["cache"] = "read_only"
+            resumed = _check_run(client, body, "resumed", say)
+            problems += [f"{name}: {p}" for p in checks.cold_problems(resumed, cold)]
+            if resumed.cached_tokens == 0:
+                problems.append(f"{name}: nothing was resumed")
         cold = cold_runs[ids]
-        problems += [f"{name}: {p}" for p in checks.cold_problems(served, cold)]
-        if cold.content != served.content:
+        if served.holdfast.get("output_ids") != cold.holdfast.get("output_ids"):
+            problems.append(f"{name}: other ids than the cold run's")
+        if served.content != cold.content:
             problems.append(f"{name}: another text than the cold run's")
     return problems
+
+
+def _check_run(client: Client, body: dict, how: str, say: Callable[[str], None]) -> Answer:
+    what = f"check: {len(body['prompt'])} ids, {how}"
+    with Progress(what):
+        answer = client.generate("/v1/completions", body)
+    say(f"{what} ({answer.total_ms / 1e3:.1f} s)")
+    return answer
 
 
 def _report(answer: Answer) -> dict:

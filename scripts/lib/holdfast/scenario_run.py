@@ -134,7 +134,10 @@ class Player:
         elif "after_ms" in step:
             hooks["on_sent"] = lambda call: _later(call, step["after_ms"] / 1e3, stop_watching)
         else:
-            target = self._client.metrics().value(PREFILLED) + step["at_prefill_tokens"]
+            metrics = self._client.metrics()
+            if PREFILLED not in metrics.names():
+                raise ValueError(f"metric {PREFILLED} does not exist")
+            target = metrics.value(PREFILLED) + step["at_prefill_tokens"]
             hooks["on_sent"] = lambda call: self._abort_at_prefill(call, target, stop_watching)
         try:
             self._generate(outcome, step["request"], "/v1/chat/completions", **hooks)
