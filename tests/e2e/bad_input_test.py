@@ -3,7 +3,6 @@ hold up other requests: a stream runs through all of it."""
 
 import json
 import socket
-import unittest
 
 from support import ANSWERED, DaemonTest, main, raw_exchange
 

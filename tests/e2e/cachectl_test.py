@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import unittest
 
 from support import CACHESVC, ENGINE, DaemonTest, bin_dir, main, paths, wait_until
 

@@ -1,7 +1,6 @@
 """SIGTERM to all daemons at once: they stop cleanly, whatever runs."""
 
 import signal
-import unittest
 
 from support import (CACHESVC, ENGINE, GATEWAY, ConnectionLost, DaemonTest, main)
 
