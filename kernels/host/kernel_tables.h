@@ -12,15 +12,38 @@
 
 namespace holdfast::kernels {
 
+// Numbers of k whose widened weights stay in the first-level cache: 24 KiB for
+// a panel. A multiple of the quantised block.
+inline constexpr int kWidenedK = 192;
+
+// What `block` multiplies: rows against one panel, over `k_count` numbers of k.
+struct ProductBlock {
+  const float* x = nullptr;  // row tiles one after the other: [tile][k][row]
+  int rows = 0;
+  const float* w = nullptr;  // as `widen` left it
+  int k_count = 0;
+  bool first = false;           // sums start here; else they go on from `out`
+  const float* bias = nullptr;  // of the panel; only with the last k
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
 // Products of activation rows with panels.
 struct ProductKernels {
   // The most rows that `few` takes.
   int few_rows;
+  // Rows of a tile of `block`; the last tile of a block may have fewer.
+  int row_tile;
   // Rows x one panel, weights widened in registers: out[r * out_stride + n] for
   // the panel's columns n.
   void (*few)(const Panel& panel, std::int64_t cols, const float* x,
               std::int64_t x_stride, int rows, const float* bias, float* out,
               std::int64_t out_stride);
+  // Widens k_count numbers of k from k_start, all 32 columns, in the order that
+  // `block` reads.
+  void (*widen)(const Panel& panel, std::int64_t k_start, int k_count,
+                float* out);
+  void (*block)(const ProductBlock& block);
   // One column of a panel, widened.
   void (*column)(const Panel& panel, int column, std::int64_t cols, float* out);
 };

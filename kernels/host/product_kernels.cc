@@ -1,5 +1,5 @@
-// Products of few rows: every weight is widened in registers, once for all
-// rows.
+// Products with packed panels: of few rows, where every weight is widened in
+// registers, and of many (product_tile-inl.h).
 #include "kernels/host/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/host/kernel_tables.h"
+#include "kernels/host/product_tile-inl.h"
 #include "kernels/host/repeat.h"
 #include "kernels/host/vector_math-inl.h"
 #include "kernels/host/widen-inl.h"
@@ -196,8 +197,26 @@ void Column(const Panel& panel, int column, std::int64_t cols, float* out) {
   }
 }
 
+void WidenPanel(const Panel& panel, std::int64_t k_start, int k_count,
+                float* out) {
+  switch (panel.type) {
+#define HF_TYPE(type)                                                       \
+  case WeightType::type:                                                    \
+    return WidenPanelOfType<WeightType::type>(panel.data, k_start, k_count, \
+                                              out);
+    HF_TYPE(kF32)
+    HF_TYPE(kF16)
+    HF_TYPE(kBF16)
+    HF_TYPE(kQ8_0)
+    HF_TYPE(kQ4_0)
+    HF_TYPE(kQ4_1)
+#undef HF_TYPE
+  }
+}
+
 const ProductKernels* GetProductKernels() {
-  static constexpr ProductKernels kTable = {kFewRows, &Few, &Column};
+  static constexpr ProductKernels kTable = {
+      kFewRows, kRowTile, &Few, &WidenPanel, &MultiplyBlock, &Column};
   return &kTable;
 }
 

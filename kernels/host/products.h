@@ -1,8 +1,10 @@
 // Matrix products over packed panels: how rows, panels and K blocks are spread
-// over threads and caches. The arithmetic is in the kernels.
+// over threads and caches. The arithmetic is in the kernels; no split here can
+// change a bit, because a sum passes from one K block to the next in memory.
 #ifndef HOLDFAST_KERNELS_HOST_PRODUCTS_H_
 #define HOLDFAST_KERNELS_HOST_PRODUCTS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -29,8 +31,29 @@ class HostProducts {
   void EmbedRow(const PackedMatrix& table, std::int32_t id, float* out) const;
 
  private:
+  // Rows of one pass over the weights, as they were packed.
+  struct Pass {
+    const PackedMatrix* w = nullptr;
+    const float* bias = nullptr;
+    float* y = nullptr;  // of the pass's first row
+    int rows = 0;
+  };
+
+  void FewRows(const PackedMatrix& w, const float* x, int rows,
+               const float* bias, float* y);
+  void PackRows(const float* x, int rows, std::int64_t cols);
+  void MultiplyPass(const Pass& pass);
+  // Rows [row, row + rows) against panels [first, end).
+  void MultiplyPanels(const Pass& pass, int row, int rows, int first, int end,
+                      int thread);
+  void MultiplyPanel(const Pass& pass, int row, int rows, int index,
+                     std::int64_t k_start, int thread);
+
   const ProductKernels& kernels_;
   ThreadPool& pool_;
+  int pass_rows_ = 0;
+  HostMemory packed_;  // [K block][row tile][k][row]
+  HostMemory thread_scratch_;
 };
 
 }  // namespace holdfast::kernels
