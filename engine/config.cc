@@ -1,0 +1,92 @@
+#include "engine/config.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+
+#include "fmt/format.h"
+
+namespace holdfast::engine {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxQueue = 100000;
+constexpr std::uint64_t kMaxPoolTokens = std::uint64_t{1} << 38;
+constexpr double kMaxPoolGb = 1e6;
+
+absl::Status Bad(std::string message) {
+  return absl::InvalidArgumentError(std::move(message));
+}
+
+}  // namespace
+
+absl::Status Config::Validate() const {
+  if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
+  struct stat info;
+  if (stat(model.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("--model {}", model));
+  }
+  if (run_dir.empty()) return Bad("--run-dir: must not be empty");
+  if (threads < 0 || threads > kMaxThreads) {
+    return Bad(
+        fmt::format("--threads {}: must be 0 to {}", threads, kMaxThreads));
+  }
+  if (state_dtype != "bf16" && state_dtype != "f32") {
+    return Bad(
+        fmt::format("--state-dtype {}: must be bf16 or f32", state_dtype));
+  }
+  if (max_context < 0 || max_context == 1) {
+    return Bad(
+        fmt::format("--max-context {}: must be 0 or at least 2", max_context));
+  }
+  if (pool_tokens && pool_gb) {
+    return Bad("--pool-tokens and --pool-gb: give one of them");
+  }
+  if (pool_tokens && (*pool_tokens == 0 || *pool_tokens > kMaxPoolTokens)) {
+    return Bad(fmt::format("--pool-tokens {}: must be 1 to {}", *pool_tokens,
+                           kMaxPoolTokens));
+  }
+  if (pool_gb && !(*pool_gb > 0 && *pool_gb <= kMaxPoolGb)) {
+    return Bad(fmt::format("--pool-gb {}: must be above 0 and at most {}",
+                           *pool_gb, kMaxPoolGb));
+  }
+  if (max_queue < 0 || max_queue > kMaxQueue) {
+    return Bad(
+        fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
+  }
+  return absl::OkStatus();
+}
+
+void AddFlags(CLI::App& app, Config& config) {
+  app.add_option("--model", config.model, "GGUF file or Hugging Face folder");
+  app.add_option("--run-dir", config.run_dir, "folder of the daemons' sockets")
+      ->capture_default_str();
+  app.add_option("--threads", config.threads, "threads; 0: one per online CPU")
+      ->capture_default_str();
+  app.add_option("--state-dtype", config.state_dtype,
+                 "type of cached rows: bf16 or f32")
+      ->capture_default_str();
+  app.add_option("--max-context", config.max_context,
+                 "tokens of the longest conversation; 0: the model's limit")
+      ->capture_default_str();
+  app.add_option("--pool-tokens", config.pool_tokens,
+                 "size of the block pool in tokens. Default: one conversation "
+                 "of the whole context and up to 2 GiB for cached prefixes. "
+                 "There are no retention classes yet: what no request uses is "
+                 "dropped by least recent use");
+  app.add_option("--pool-gb", config.pool_gb,
+                 "size of the block pool in 10^9 bytes");
+  app.add_option("--max-queue", config.max_queue,
+                 "requests that may wait while one runs")
+      ->capture_default_str();
+  app.add_flag("--debug", config.debug,
+               "accept forced tokens and digests: for tests, never for "
+               "production");
+  app.add_flag("--no-cache-service", config.no_cache_service,
+               "do not attach to a cache service");
+  app.add_option("--log-level", config.log_level,
+                 "trace, debug, info, warn or error")
+      ->capture_default_str();
+}
+
+}  // namespace holdfast::engine

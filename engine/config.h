@@ -1,0 +1,52 @@
+// The engine's configuration.
+#ifndef HOLDFAST_ENGINE_CONFIG_H_
+#define HOLDFAST_ENGINE_CONFIG_H_
+
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+
+namespace holdfast::engine {
+
+struct Config {
+  // A GGUF file or a Hugging Face folder.
+  std::string model;
+  // Of all daemons' sockets; made with mode 0700.
+  std::string run_dir = "/run/holdfast";
+  // Of the backend; 0: one per online CPU. Changes no result.
+  int threads = 0;
+  // Type of the cached rows: bf16 takes half the memory; f32 is for comparing
+  // with reference implementations.
+  std::string state_dtype = "bf16";
+  // Tokens of the longest conversation; 0: the model's own limit.
+  int max_context = 0;
+  // Size of the block pool; at most one of the two. Neither: one conversation
+  // and a reserve for cached prefixes.
+  std::optional<std::uint64_t> pool_tokens;
+  std::optional<double> pool_gb;  // 10^9 bytes
+  // Requests that may wait while one runs.
+  int max_queue = 64;
+  // Accepts forced tokens and digests from clients: never for production.
+  bool debug = false;
+  // Do not look for a cache service.
+  bool no_cache_service = false;
+  std::string log_level = "info";
+
+  // The first bad value, named by its flag.
+  absl::Status Validate() const;
+  kernels::StateType state_type() const {
+    return state_dtype == "f32" ? kernels::StateType::kF32
+                                : kernels::StateType::kBF16;
+  }
+  std::string socket_path() const { return run_dir + "/engine.sock"; }
+};
+
+// `config` outlives `app`.
+void AddFlags(CLI::App& app, Config& config);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CONFIG_H_

@@ -1,0 +1,131 @@
+// holdfast-engine: the model's process. Loads while the server already answers
+// Status, serves until SIGTERM, drains, ends.
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "engine/config.h"
+#include "engine/server.h"
+#include "engine/startup.h"
+#include "shared/daemon.h"
+#include "shared/deadlines.h"
+#include "shared/log.h"
+
+namespace holdfast::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kName[] = "holdfast-engine";
+constexpr milliseconds kPoll{500};
+// Streams get this long to take their last event after a drain.
+constexpr milliseconds kShutdown{2000};
+constexpr int kExitFailed = 1;
+
+using EngineOr = absl::StatusOr<std::unique_ptr<LoadedEngine>>;
+
+void LogConfig(const CLI::App& app, const Config& config) {
+  std::istringstream lines(DescribeConfig(app));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) spdlog::info("config {}", line);
+  }
+  if (config.debug) {
+    spdlog::warn(
+        "DEBUG ENGINE: clients can force tokens and read digests of the state; "
+        "never serve anyone with it");
+  }
+}
+
+// Waits for the model; a signal ends the process.
+EngineOr Load(const Config& config, SignalWaiter& signals) {
+  auto loading = std::async(std::launch::async,
+                            [&config] { return LoadedEngine::Load(config); });
+  while (loading.wait_for(milliseconds(0)) != std::future_status::ready) {
+    if (signals.Wait(milliseconds(20))) {
+      // The loader cannot be interrupted and has nothing to lose.
+      spdlog::info("stopped while loading");
+      spdlog::shutdown();
+      std::_Exit(EXIT_SUCCESS);
+    }
+  }
+  return loading.get();
+}
+
+void ServeUntilSignal(Scheduler& scheduler, SignalWaiter& signals) {
+  std::uint64_t last = 0;
+  while (!signals.Wait(kPoll)) {
+    const std::uint64_t progress = scheduler.progress();
+    if (progress != last) NotifyWatchdog();
+    last = progress;
+  }
+}
+
+// A second signal cuts the drain short.
+void Drain(Scheduler& scheduler, SignalWaiter& signals) {
+  auto done = std::make_shared<std::promise<Scheduler::DrainResult>>();
+  auto drained = done->get_future();
+  scheduler.Drain(deadlines::Drain(0),
+                  [done](Scheduler::DrainResult r) { done->set_value(r); });
+  while (drained.wait_for(milliseconds(0)) != std::future_status::ready) {
+    if (signals.Wait(milliseconds(20))) {
+      scheduler.Drain(milliseconds(0), [](Scheduler::DrainResult) {});
+    }
+    NotifyWatchdog();
+  }
+  const Scheduler::DrainResult result = drained.get();
+  spdlog::info("drained finished={} cancelled={}", result.finished,
+               result.cancelled);
+}
+
+int Run(const Config& config, SignalWaiter& signals) {
+  if (auto status = PrepareRunDirectory(config.run_dir); !status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
+    return kExitFailed;
+  }
+  const v1::EngineStatus process = ProcessStatus(config);
+  EngineService service(process);
+  auto server = StartServer(config.socket_path(), &service);
+  if (!server.ok()) {
+    spdlog::error("{}", std::string(server.status().message()));
+    return kExitFailed;
+  }
+  EngineOr engine = Load(config, signals);
+  if (!engine.ok()) {
+    spdlog::error("{}", std::string(engine.status().message()));
+    (*server)->Shutdown();
+    return kExitFailed;
+  }
+  service.Serve((*engine)->Serving(process));
+  SetHealthy(**server, true);
+  spdlog::info("serving socket={}", config.socket_path());
+  NotifyReady("serving");
+  ServeUntilSignal((*engine)->scheduler(), signals);
+  NotifyStopping();
+  SetHealthy(**server, false);
+  Drain((*engine)->scheduler(), signals);
+  (*server)->Shutdown(std::chrono::system_clock::now() + kShutdown);
+  return EXIT_SUCCESS;
+}
+
+int Main(int argc, char** argv) {
+  Config config;
+  CLI::App app("Holdfast's engine: serves one model by token ids", kName);
+  AddFlags(app, config);
+  if (const auto code = ParseCommandLine(app, argc, argv)) return *code;
+  absl::Status status = config.Validate();
+  if (status.ok()) status = InitLog("engine", config.log_level);
+  if (!status.ok()) return BadConfig(kName, status);
+  auto signals = SignalWaiter::Create();
+  if (!signals.ok()) return BadConfig(kName, signals.status());
+  LogConfig(app, config);
+  return Run(config, *signals);
+}
+
+}  // namespace
+}  // namespace holdfast::engine
+
+int main(int argc, char** argv) { return holdfast::engine::Main(argc, argv); }

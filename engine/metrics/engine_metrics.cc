@@ -1,0 +1,131 @@
+#include "engine/metrics/engine_metrics.h"
+
+#include "prometheus/text_serializer.h"
+
+namespace holdfast::engine {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Histogram;
+using prometheus::Registry;
+
+// From a token of a tiny model to a prefill of minutes.
+Histogram& Seconds(Registry& registry, const char* name, const char* help) {
+  static const Histogram::BucketBoundaries bounds = {
+      0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+      2.5,   5,     10,   25,    50,   100, 250,  500, 1000};
+  return BuildHistogram().Name(name).Help(help).Register(registry).Add({},
+                                                                       bounds);
+}
+
+Family<Counter>& Counters(Registry& registry, const char* name,
+                          const char* help) {
+  return BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+}  // namespace
+
+const char* RefusalName(Refusal::Reason reason) {
+  switch (reason) {
+    case Refusal::Reason::kQueueFull:
+      return "queue_full";
+    case Refusal::Reason::kDraining:
+      return "draining";
+    case Refusal::Reason::kContextOverflow:
+      return "context_overflow";
+    case Refusal::Reason::kOutOfBlocks:
+      return "out_of_blocks";
+    case Refusal::Reason::kDebugOnly:
+      return "debug_only";
+    case Refusal::Reason::kModelChanged:
+      return "model_changed";
+    case Refusal::Reason::kInvalid:
+      break;
+  }
+  return "invalid";
+}
+
+EngineMetrics::EngineMetrics()
+    : prompt_tokens_(Counters(
+          registry_, "holdfast_prompt_tokens_total",
+          "Prompt tokens, by where their rows came from (source=computed: "
+          "forwarded; else the cache)")),
+      requests_(Counters(registry_, "holdfast_requests_total",
+                         "Requests that ran, by finish reason")),
+      refused_(Counters(registry_, "holdfast_requests_refused_total",
+                        "Requests that were not run, by reason")),
+      misses_(Counters(registry_, "holdfast_prefix_cache_misses_total",
+                       "Requests that resumed nowhere, by reason")),
+      blocks_(BuildGauge()
+                  .Name("holdfast_pool_blocks")
+                  .Help("Blocks of the pool, by state")
+                  .Register(registry_)),
+      generation_tokens_(Counters(registry_, "holdfast_generation_tokens_total",
+                                  "Tokens generated")
+                             .Add({})),
+      evictions_(Counters(registry_, "holdfast_pool_evictions_total",
+                          "Cached blocks that were taken for new rows")
+                     .Add({})),
+      running_(BuildGauge()
+                   .Name("holdfast_num_requests_running")
+                   .Help("Requests that run")
+                   .Register(registry_)
+                   .Add({})),
+      waiting_(BuildGauge()
+                   .Name("holdfast_num_requests_waiting")
+                   .Help("Requests in the queue")
+                   .Register(registry_)
+                   .Add({})),
+      queue_seconds_(Seconds(registry_, "holdfast_request_queue_time_seconds",
+                             "Time in the queue")),
+      prefill_seconds_(Seconds(registry_,
+                               "holdfast_request_prefill_time_seconds",
+                               "Time of resume and prefill")),
+      decode_seconds_(Seconds(registry_, "holdfast_request_decode_time_seconds",
+                              "Time of decode")),
+      first_token_seconds_(
+          Seconds(registry_, "holdfast_time_to_first_token_seconds",
+                  "Time from arrival to the end of the prefill")) {}
+
+void EngineMetrics::Refused(const Refusal& refusal) {
+  refused_.Add({{"reason", RefusalName(refusal.reason)}}).Increment();
+}
+
+void EngineMetrics::Finished(const Result& result) {
+  requests_.Add({{"finish_reason", FinishReasonName(result.reason)}})
+      .Increment();
+  prompt_tokens_.Add({{"source", "computed"}}).Increment(result.cache.computed);
+  if (result.cache.resumed_at > 0) {
+    prompt_tokens_.Add({{"source", CacheSourceName(result.cache.source)}})
+        .Increment(result.cache.resumed_at);
+  }
+  if (result.cache.miss != MissReason::kNone) {
+    misses_.Add({{"reason", MissReasonName(result.cache.miss)}}).Increment();
+  }
+  generation_tokens_.Increment(result.output_tokens);
+  const Timing& timing = result.timing;
+  queue_seconds_.Observe(timing.queue_ms / 1000);
+  prefill_seconds_.Observe(timing.prefill_ms / 1000);
+  if (result.output_tokens == 0) return;
+  decode_seconds_.Observe(timing.decode_ms / 1000);
+  first_token_seconds_.Observe((timing.queue_ms + timing.prefill_ms) / 1000);
+}
+
+std::string EngineMetrics::Text(const EngineGauges& gauges) {
+  running_.Set(gauges.running);
+  waiting_.Set(gauges.waiting);
+  blocks_.Add({{"state", "free"}}).Set(gauges.free_blocks);
+  blocks_.Add({{"state", "used"}}).Set(gauges.used_blocks);
+  blocks_.Add({{"state", "cached"}}).Set(gauges.cached_blocks);
+  const auto counted = static_cast<double>(gauges.evictions);
+  if (counted > evictions_.Value()) {
+    evictions_.Increment(counted - evictions_.Value());
+  }
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+}  // namespace holdfast::engine

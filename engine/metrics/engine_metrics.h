@@ -1,0 +1,57 @@
+// The engine's Prometheus metrics.
+#ifndef HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_
+#define HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_
+
+#include <memory>
+#include <string>
+
+#include "engine/scheduler/request.h"
+#include "prometheus/counter.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace holdfast::engine {
+
+struct EngineGauges {
+  int running = 0;
+  int waiting = 0;
+  int free_blocks = 0;
+  int used_blocks = 0;
+  int cached_blocks = 0;
+  std::uint64_t evictions = 0;
+};
+
+// Thread-safe. Conservation: holdfast_prompt_tokens_total over its sources is
+// the number of prompt tokens whose rows requests came to have.
+class EngineMetrics {
+ public:
+  EngineMetrics();
+
+  void Refused(const Refusal& refusal);
+  void Finished(const Result& result);
+  // Text exposition, gauges as given.
+  std::string Text(const EngineGauges& gauges);
+
+ private:
+  prometheus::Registry registry_;
+  prometheus::Family<prometheus::Counter>& prompt_tokens_;
+  prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Family<prometheus::Counter>& refused_;
+  prometheus::Family<prometheus::Counter>& misses_;
+  prometheus::Family<prometheus::Gauge>& blocks_;
+  prometheus::Counter& generation_tokens_;
+  prometheus::Counter& evictions_;
+  prometheus::Gauge& running_;
+  prometheus::Gauge& waiting_;
+  prometheus::Histogram& queue_seconds_;
+  prometheus::Histogram& prefill_seconds_;
+  prometheus::Histogram& decode_seconds_;
+  prometheus::Histogram& first_token_seconds_;
+};
+
+const char* RefusalName(Refusal::Reason reason);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_

@@ -1,0 +1,139 @@
+#include "engine/pool/block_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/cache_layout.h"
+#include "shared/check.h"
+
+namespace holdfast::engine {
+namespace {
+
+// Names remembered for the reason of a miss: 32 bytes each.
+constexpr std::size_t kRememberedEvictions = 4096;
+
+}  // namespace
+
+BlockPool::BlockPool(std::byte* base, std::size_t block_bytes, int blocks)
+    : base_(base), block_bytes_(block_bytes), meta_(blocks) {
+  free_.reserve(blocks);
+  for (BlockId block = blocks - 1; block >= 0; --block) free_.push_back(block);
+}
+
+BlockPool::Counts BlockPool::counts() const {
+  const int free = static_cast<int>(free_.size());
+  return {.free = free,
+          .used = used_,
+          .cached = blocks() - free - used_,
+          .evictions = evictions_};
+}
+
+BlockPool::EvictionKey BlockPool::KeyOf(BlockId block, const Meta& meta) {
+  return {meta.last_use, -meta.entry->depth, block};
+}
+
+bool BlockPool::Evictable(const Meta& meta) const {
+  return meta.references == 0 && meta.entry.has_value() &&
+         meta.entry->children == 0;
+}
+
+BlockId BlockPool::Allocate() {
+  if (free_.empty() && !evictable_.empty()) {
+    Evict(std::get<2>(*evictable_.begin()));
+  }
+  return AllocateFree();
+}
+
+BlockId BlockPool::AllocateFree() {
+  if (free_.empty()) return kNoBlock;
+  const BlockId block = free_.back();
+  free_.pop_back();
+  meta_[block].references = 1;
+  ++used_;
+  return block;
+}
+
+void BlockPool::Ref(BlockId block) {
+  Meta& meta = meta_[block];
+  HF_CHECK(meta.references > 0 || meta.entry.has_value());
+  if (Evictable(meta)) evictable_.erase(KeyOf(block, meta));
+  if (meta.references++ == 0) ++used_;
+}
+
+void BlockPool::Unref(BlockId block, Touch touch) {
+  Meta& meta = meta_[block];
+  HF_CHECK(meta.references > 0);
+  if (touch == Touch::kYes) meta.last_use = ++clock_;
+  if (--meta.references > 0) return;
+  --used_;
+  if (!meta.entry.has_value()) {
+    meta.last_use = 0;
+    free_.push_back(block);
+  } else if (Evictable(meta)) {
+    evictable_.insert(KeyOf(block, meta));
+  }
+}
+
+void BlockPool::Evict(BlockId block) {
+  Meta& meta = meta_[block];
+  evictable_.erase(KeyOf(block, meta));
+  index_.erase(meta.entry->key);
+  RememberEvicted(meta.entry->key);
+  if (meta.entry->parent) {
+    const BlockId parent = index_.at(*meta.entry->parent);
+    --meta_[parent].entry->children;
+    if (Evictable(meta_[parent])) {
+      evictable_.insert(KeyOf(parent, meta_[parent]));
+    }
+  }
+  meta.entry.reset();
+  meta.last_use = 0;
+  free_.push_back(block);
+  ++evictions_;
+}
+
+void BlockPool::RememberEvicted(const PrefixKey& key) {
+  if (!evicted_.insert(key).second) return;
+  evicted_order_.push_back(key);
+  if (evicted_order_.size() > kRememberedEvictions) {
+    evicted_.erase(evicted_order_.front());
+    evicted_order_.pop_front();
+  }
+}
+
+BlockId BlockPool::Find(const PrefixKey& key,
+                        std::span<const KeyId> ids) const {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return kNoBlock;
+  const std::vector<KeyId>& have = meta_[found->second].entry->ids;
+  return std::ranges::equal(have, ids) ? found->second : kNoBlock;
+}
+
+BlockId BlockPool::Publish(BlockId block, const PrefixKey& key,
+                           const std::optional<PrefixKey>& parent,
+                           std::span<const KeyId> ids) {
+  HF_CHECK(ids.size() == static_cast<std::size_t>(kBlockTokens));
+  Meta& meta = meta_[block];
+  HF_CHECK(meta.references > 0);
+  if (index_.contains(key)) return Find(key, ids);
+  HF_CHECK(!meta.entry.has_value());
+  int depth = 0;
+  if (parent) {
+    const auto above = index_.find(*parent);
+    if (above == index_.end()) return kNoBlock;
+    Meta& parent_meta = meta_[above->second];
+    if (Evictable(parent_meta)) {
+      evictable_.erase(KeyOf(above->second, parent_meta));
+    }
+    ++parent_meta.entry->children;
+    depth = parent_meta.entry->depth + 1;
+  }
+  meta.entry = Entry{.key = key,
+                     .parent = parent,
+                     .ids = {ids.begin(), ids.end()},
+                     .depth = depth};
+  index_.emplace(key, block);
+  return block;
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,125 @@
+// The blocks of the pool and the index of cached prefixes.
+//
+// A block is free (nothing refers to it), used (sequences hold references) or
+// cached (in the index, no references). The index names full blocks by chained
+// prefix keys; a block that is in the index, or has more than one reference, is
+// immutable. When no block is free, Allocate takes the least recently used
+// cached block that ends its chain, so that a prefix never loses its middle;
+// the block leaves the index before the caller may write it.
+//
+// Owned and used by the engine thread alone.
+#ifndef HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_
+#define HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "shared/prefix_key.h"
+
+namespace holdfast::engine {
+
+using BlockId = std::int32_t;
+inline constexpr BlockId kNoBlock = -1;
+
+class BlockPool {
+ public:
+  // Does a release count as a use? A reader that must leave no trace says no.
+  enum class Touch { kYes, kNo };
+
+  struct Counts {
+    int free = 0;
+    int used = 0;
+    int cached = 0;
+    std::uint64_t evictions = 0;
+  };
+
+  // `base` holds `blocks` x `block_bytes` bytes and outlives the pool.
+  BlockPool(std::byte* base, std::size_t block_bytes, int blocks);
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  int blocks() const { return static_cast<int>(meta_.size()); }
+  std::size_t block_bytes() const { return block_bytes_; }
+  std::byte* data(BlockId block) const {
+    return base_ + static_cast<std::size_t>(block) * block_bytes_;
+  }
+  int references(BlockId block) const { return meta_[block].references; }
+  Counts counts() const;
+
+  // A writable block with one reference; kNoBlock when every block is used.
+  BlockId Allocate();
+  // The same from free blocks alone: evicts nothing.
+  BlockId AllocateFree();
+  void Ref(BlockId block);
+  void Unref(BlockId block, Touch touch);
+
+  // The block named `key`, when its key ids are exactly `ids`; else kNoBlock.
+  // Changes nothing.
+  BlockId Find(const PrefixKey& key, std::span<const KeyId> ids) const;
+
+  // Enters a full, referenced block into the index, below the entry `parent`
+  // (nothing: the chain starts here). Returns the block that the index now has
+  // for these ids: another one when they were there before. kNoBlock, and no
+  // entry, when the parent has none or the key is taken by other ids.
+  BlockId Publish(BlockId block, const PrefixKey& key,
+                  const std::optional<PrefixKey>& parent,
+                  std::span<const KeyId> ids);
+
+  // Was a block of this name evicted lately? For the reason of a miss.
+  bool EvictedLately(const PrefixKey& key) const {
+    return evicted_.contains(key);
+  }
+
+  // Every rule above, checked the long way; `held` lists a block once for each
+  // reference that the caller knows of. For tests.
+  absl::Status CheckInvariants(std::span<const BlockId> held) const;
+  // Everything that a request could leave behind, as text. For tests.
+  std::string Describe() const;
+
+ private:
+  struct Entry {
+    PrefixKey key;
+    std::optional<PrefixKey> parent;
+    std::vector<KeyId> ids;
+    int depth = 0;     // blocks above it in its chain
+    int children = 0;  // entries that name it as parent
+  };
+  struct Meta {
+    int references = 0;
+    std::uint64_t last_use = 0;
+    std::optional<Entry> entry;
+  };
+  // Least recently used first; in a tie the one further from the root.
+  using EvictionKey = std::tuple<std::uint64_t, int, BlockId>;
+
+  static EvictionKey KeyOf(BlockId block, const Meta& meta);
+  bool Evictable(const Meta& meta) const;
+  void Evict(BlockId block);
+  void RememberEvicted(const PrefixKey& key);
+
+  std::byte* const base_;
+  const std::size_t block_bytes_;
+  std::vector<Meta> meta_;
+  std::vector<BlockId> free_;  // a stack: what was given back last goes first
+  std::set<EvictionKey> evictable_;
+  std::unordered_map<PrefixKey, BlockId, PrefixKeyHash> index_;
+  std::unordered_set<PrefixKey, PrefixKeyHash> evicted_;
+  std::deque<PrefixKey> evicted_order_;
+  int used_ = 0;
+  std::uint64_t clock_ = 0;
+  std::uint64_t evictions_ = 0;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_

@@ -1,0 +1,86 @@
+#include "engine/pool/pool_size.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "fmt/format.h"
+
+namespace holdfast::engine {
+namespace {
+
+// Block ids are 32-bit.
+constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::int32_t>::max();
+
+std::uint64_t BlocksFor(std::uint64_t tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+double Mebibytes(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+// Blocks as asked for by flag or default, before the context is fitted.
+std::uint64_t WantedBlocks(const PoolRequest& request,
+                           std::uint64_t block_bytes,
+                           std::uint64_t context_blocks) {
+  if (request.tokens) return BlocksFor(*request.tokens);
+  if (request.gigabytes) {
+    return static_cast<std::uint64_t>(*request.gigabytes * 1e9) / block_bytes;
+  }
+  const std::uint64_t conversation = context_blocks * block_bytes;
+  const std::uint64_t left = request.available_bytes > conversation
+                                 ? request.available_bytes - conversation
+                                 : 0;
+  return context_blocks + std::min(kPrefixReserveBytes, left / 2) / block_bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
+                                  const PoolRequest& request) {
+  if (request.wanted_context > request.model_context) {
+    return absl::InvalidArgumentError(
+        fmt::format("--max-context {}: the model was made for {} tokens",
+                    request.wanted_context, request.model_context));
+  }
+  const int context = request.wanted_context > 0 ? request.wanted_context
+                                                 : request.model_context;
+  PoolPlan plan;
+  plan.block_bytes = layout.BlockBytes();
+  const std::uint64_t context_blocks = BlocksFor(context);
+  const std::uint64_t blocks =
+      WantedBlocks(request, plan.block_bytes, context_blocks);
+  if (blocks == 0 || blocks > kMaxBlocks) {
+    return absl::InvalidArgumentError(
+        fmt::format("the pool would have {} blocks of {} bytes: choose another "
+                    "--pool-tokens or --pool-gb",
+                    blocks, plan.block_bytes));
+  }
+  if (blocks < context_blocks && request.wanted_context > 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("--max-context {} needs {} blocks, the pool has {}: raise "
+                    "--pool-tokens or --pool-gb",
+                    context, context_blocks, blocks));
+  }
+  plan.blocks = static_cast<int>(blocks);
+  plan.max_context = static_cast<int>(std::min<std::uint64_t>(
+      static_cast<std::uint64_t>(context), blocks * kBlockTokens));
+  plan.conversation_bytes = BlocksFor(plan.max_context) * plan.block_bytes;
+  plan.reserve_bytes = plan.bytes() - plan.conversation_bytes;
+  return plan;
+}
+
+std::string DescribePool(const PoolPlan& plan, const CacheLayout& layout) {
+  return fmt::format(
+      "pool: {} blocks of {} tokens, {} bytes a token\n"
+      "  one conversation   {:10.1f} MiB  {} tokens, the longest that fits\n"
+      "  cached prefixes    {:10.1f} MiB  {} tokens\n"
+      "  whole pool         {:10.1f} MiB  memory is taken as it is used",
+      plan.blocks, kBlockTokens, layout.RowBytes(),
+      Mebibytes(plan.conversation_bytes), plan.max_context,
+      Mebibytes(plan.reserve_bytes),
+      plan.reserve_bytes / plan.block_bytes * kBlockTokens,
+      Mebibytes(plan.bytes()));
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,44 @@
+// How large the pool is.
+#ifndef HOLDFAST_ENGINE_POOL_POOL_SIZE_H_
+#define HOLDFAST_ENGINE_POOL_POOL_SIZE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::engine {
+
+// Rows of finished conversations that are kept beyond the running one's.
+inline constexpr std::uint64_t kPrefixReserveBytes = std::uint64_t{2} << 30;
+
+struct PoolRequest {
+  std::optional<std::uint64_t> tokens;  // --pool-tokens
+  std::optional<double> gigabytes;      // --pool-gb, of 10^9 bytes
+  int model_context = 0;                // what the model allows
+  int wanted_context = 0;               // --max-context; 0: the model's
+  std::uint64_t available_bytes = 0;    // memory that the machine can give
+};
+
+struct PoolPlan {
+  int blocks = 0;
+  int max_context = 0;  // tokens: the longest conversation that fits
+  std::uint64_t block_bytes = 0;
+  std::uint64_t conversation_bytes = 0;  // one conversation of max_context
+  std::uint64_t reserve_bytes = 0;       // the rest
+  std::uint64_t bytes() const { return block_bytes * blocks; }
+};
+
+// By default one conversation of the whole context and a reserve, cut to half
+// of what is left of the memory. An error names the flag that cannot be met.
+absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
+                                  const PoolRequest& request);
+
+// For the log at start.
+std::string DescribePool(const PoolPlan& plan, const CacheLayout& layout);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_POOL_POOL_SIZE_H_

@@ -1,0 +1,36 @@
+// One conversation's state in the pool.
+#ifndef HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
+#define HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
+
+#include <vector>
+
+#include "engine/pool/block_pool.h"
+#include "engine/pool/block_table.h"
+#include "shared/prefix_key.h"
+
+namespace holdfast::engine {
+
+// What was forwarded so far: rows 0 to rows() in the table's blocks, and the
+// live sections as they are after the last of them. A running request has one;
+// the resident of a seat is one that no request runs any more. Its last block
+// may be partial and is then its own.
+struct Sequence {
+  Sequence(BlockPool* pool, BlockTable::Kind kind, const PrefixKey& root,
+           AlignedBytes sections)
+      : root(root), table(pool, kind), sections(std::move(sections)) {}
+
+  int rows() const { return static_cast<int>(ids.size()); }
+
+  PrefixKey root;
+  std::vector<KeyId> ids;  // of the rows
+  BlockTable table;
+  AlignedBytes sections;
+};
+
+// Enters every whole block of the sequence into the index. Where the index has
+// the same ids already, the sequence goes over to that block.
+void PublishBlocks(BlockPool& pool, Sequence& sequence);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_RESUME_SEQUENCE_H_

@@ -1,0 +1,56 @@
+#include "engine/sampling/exact_math.h"
+
+#include <bit>
+#include <cstdint>
+
+namespace holdfast::engine {
+namespace {
+
+// ln 2 in two parts: the first has so many trailing zeros that its product with
+// an exponent is exact.
+constexpr double kLn2High = 0x1.62e42feep-1;
+constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+constexpr double kInvLn2 = 0x1.71547652b82fep0;
+
+double PowerOfTwo(std::int64_t exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023)
+                               << 52);
+}
+
+}  // namespace
+
+double ExactExp(double x) {
+  if (x < -708.0) return 0.0;
+  // Rounds to nearest for the numbers met here, whatever the library's mode.
+  const auto k = static_cast<std::int64_t>(x * kInvLn2 - 0.5);
+  const double n = static_cast<double>(k);
+  const double r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln 2 / 2
+  // Taylor's series: the first term left out is under 2^-57 of the sum.
+  constexpr double kTerms[] = {
+      1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
+      1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
+      1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5};
+  double sum = kTerms[0];
+  for (int i = 1; i < 12; ++i) sum = sum * r + kTerms[i];
+  return (1.0 + (r + r * r * sum)) * PowerOfTwo(k);
+}
+
+double ExactLog(double x) {
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xfffffffffffffULL) |
+                                   0x3ff0000000000000ULL);  // [1, 2)
+  if (m > 0x1.6a09e667f3bcdp0) {                            // sqrt 2
+    m *= 0.5;
+    ++exponent;
+  }
+  // log m = 2 atanh s, s = (m - 1) / (m + 1), |s| <= 0.1716
+  const double s = (m - 1.0) / (m + 1.0);
+  const double s2 = s * s;
+  double sum = 0.0;
+  for (int i = 23; i >= 3; i -= 2) sum = (sum + 1.0 / i) * s2;
+  const double n = static_cast<double>(exponent);
+  return n * kLn2High + (2.0 * s + (2.0 * s * sum + n * kLn2Low));
+}
+
+}  // namespace holdfast::engine

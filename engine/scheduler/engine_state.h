@@ -1,0 +1,54 @@
+// What requests run on: the model, the pool and the work space of one step.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_ENGINE_STATE_H_
+#define HOLDFAST_ENGINE_SCHEDULER_ENGINE_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "engine/output/token_bytes.h"
+#include "engine/pool/block_pool.h"
+#include "engine/resume/sequence.h"
+#include "engine/sampling/sampler.h"
+#include "engine/scheduler/step_size.h"
+#include "kernels/backend.h"
+#include "shared/sha256.h"
+
+namespace holdfast::engine {
+
+// Made before the engine thread starts and from then on used by it alone.
+// Model, backend and pool memory outlive it.
+struct EngineState {
+  struct Options {
+    Sha256Digest fingerprint{};
+    std::vector<std::int32_t> eos_ids;
+    int max_context = 0;  // tokens; fits the model and the pool
+    int max_rows = 0;     // of one Forward
+  };
+
+  // `pool_memory` holds `blocks` blocks of the model's layout.
+  EngineState(model::Model& model, kernels::Backend& backend,
+              std::byte* pool_memory, int blocks,
+              const TokenizerSpec& tokenizer, const Options& options);
+
+  model::Model& model;
+  kernels::Backend& backend;
+  const Options options;
+  const std::size_t section_bytes;
+  const std::size_t h_last_offset;  // in a sequence's sections
+  const std::size_t h_last_floats;  // 0: the model keeps none
+  const TokenBytes token_bytes;
+  BlockPool pool;
+  // The last conversation that was no scratch request. After `pool`: it gives
+  // its blocks back first.
+  std::optional<Sequence> resident;
+  Sampler sampler;
+  StepSize step_size;
+  std::vector<float> logits;  // of the last row forwarded
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_ENGINE_STATE_H_

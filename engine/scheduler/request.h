@@ -1,0 +1,124 @@
+// A request as the engine runs it, and what it answers. No proto types here:
+// the service converts.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_REQUEST_H_
+#define HOLDFAST_ENGINE_SCHEDULER_REQUEST_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/resume/plan.h"
+#include "engine/sampling/logprobs.h"
+#include "engine/sampling/sampler.h"
+#include "shared/sha256.h"
+
+namespace holdfast::engine {
+
+enum class CacheMode { kDefault, kBypass, kReadOnly };
+
+struct Request {
+  std::string id;           // for log lines
+  std::string session_key;  // for log lines
+  std::vector<std::int32_t> prompt;
+  std::string salt;
+  // The model that the prompt's ids were made for; nothing: not checked.
+  std::optional<Sha256Digest> fingerprint;
+  CacheMode cache_mode = CacheMode::kDefault;
+  SamplingParams sampling;
+  int max_tokens = 0;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;
+  std::optional<int> top_logprobs;
+  std::optional<std::vector<std::int32_t>> forced;  // debug engines only
+  bool digest = false;                              // debug engines only
+};
+
+// Why a request was not run.
+struct Refusal {
+  enum class Reason {
+    kQueueFull,
+    kDraining,
+    kContextOverflow,
+    kInvalid,
+    kOutOfBlocks,
+    kDebugOnly,
+    kModelChanged,
+  };
+  Reason reason = Reason::kInvalid;
+  std::string message;
+  int retry_after_ms = 0;
+  int max_context = 0;  // for kContextOverflow
+};
+
+struct CacheReport {
+  CacheSource source = CacheSource::kNone;
+  int resumed_at = 0;  // rows taken from the cache
+  int computed = 0;    // prompt rows forwarded
+  MissReason miss = MissReason::kNone;
+};
+
+struct OutputToken {
+  std::int32_t id = 0;
+  std::optional<Logprobs> logprobs;
+};
+
+struct Digests {
+  Sha256Digest first_logits{};
+  std::optional<Sha256Digest> resumed;
+  Sha256Digest prompt_end{};
+  Sha256Digest end{};
+};
+
+enum class FinishReason { kStop, kStopString, kLength, kCancelled, kError };
+const char* FinishReasonName(FinishReason reason);
+
+struct Timing {
+  double queue_ms = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+};
+
+struct Result {
+  FinishReason reason = FinishReason::kStop;
+  int stop_string_index = 0;
+  CacheReport cache;
+  int prompt_tokens = 0;
+  int output_tokens = 0;
+  Timing timing;
+  std::optional<Digests> digests;
+  std::string error;  // for kError
+};
+
+// Where a request's events go. Calls come one at a time, from the engine thread
+// (a refusal or the end of a request that never ran: from any thread), and must
+// not block. OnRefused or OnFinished is the last one.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void OnRefused(const Refusal& refusal) = 0;
+  virtual void OnProgress(int done, int total) = 0;
+  virtual void OnStarted(const CacheReport& cache, const Timing& timing) = 0;
+  // False: the receiver does not keep up and the request must end.
+  [[nodiscard]] virtual bool OnToken(const OutputToken& token) = 0;
+  virtual void OnFinished(const Result& result) = 0;
+};
+
+// A request on its way. Shared by whoever may cancel it and by the engine.
+struct Job {
+  Job(Request request, std::shared_ptr<EventSink> sink)
+      : request(std::move(request)), sink(std::move(sink)) {}
+
+  const Request request;
+  const std::shared_ptr<EventSink> sink;
+  const std::chrono::steady_clock::time_point submitted =
+      std::chrono::steady_clock::now();
+  std::atomic<bool> cancelled{false};
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_REQUEST_H_

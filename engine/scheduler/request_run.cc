@@ -1,0 +1,241 @@
+#include "engine/scheduler/request_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "engine/model_status.h"
+#include "engine/resume/plan.h"
+#include "engine/resume/state_digest.h"
+#include "fmt/format.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Milliseconds(Clock::time_point from) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+}
+
+BlockTable::Kind KindOf(CacheMode mode) {
+  return mode == CacheMode::kDefault ? BlockTable::Kind::kPooled
+                                     : BlockTable::Kind::kScratch;
+}
+
+}  // namespace
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kStopString:
+      return "stop_string";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      break;
+  }
+  return "error";
+}
+
+RequestRun::RequestRun(EngineState& state, const Request& request,
+                       EventSink& sink, double queue_ms,
+                       std::function<bool()> stop)
+    : state_(state),
+      request_(request),
+      sink_(sink),
+      stop_(std::move(stop)),
+      prompt_keys_(request.prompt.begin(), request.prompt.end()),
+      sequence_(&state.pool, KindOf(request.cache_mode),
+                RootPrefixKey(state.options.fingerprint, request.salt),
+                AllocateAligned(state.section_bytes)),
+      stops_(request.stop_strings) {
+  result_.prompt_tokens = static_cast<int>(request.prompt.size());
+  result_.timing.queue_ms = queue_ms;
+  if (request.digest) result_.digests.emplace();
+}
+
+Result RequestRun::Run() {
+  const auto start = Clock::now();
+  const bool prefilled = Prefill() && AfterPrompt();
+  result_.timing.prefill_ms = Milliseconds(start);
+  if (prefilled) {
+    const auto decode_start = Clock::now();
+    sink_.OnStarted(result_.cache, result_.timing);
+    Decode();
+    result_.timing.decode_ms = Milliseconds(decode_start);
+  }
+  result_.output_tokens = static_cast<int>(output_.size());
+  Keep();
+  return std::move(result_);
+}
+
+bool RequestRun::Prefill() {
+  if (sequence_.sections == nullptr) {
+    Fail(absl::ResourceExhaustedError("no memory for a sequence's sections"));
+    return false;
+  }
+  ResumePlan plan;
+  plan.miss = MissReason::kBypass;
+  if (request_.cache_mode != CacheMode::kBypass) {
+    const Sequence* resident = state_.resident ? &*state_.resident : nullptr;
+    plan = PlanResume(state_.pool, resident, sequence_.root, prompt_keys_);
+  }
+  StartSequence(plan, prompt_keys_, state_.model.kv_shape(), state_.backend,
+                state_.pool, sequence_);
+  result_.cache = {.source = plan.source,
+                   .resumed_at = sequence_.rows(),
+                   .computed = 0,
+                   .miss = plan.miss};
+  if (request_.digest && sequence_.rows() > 0) {
+    const auto digest = StateDigest(state_.model, state_.backend, sequence_,
+                                    DigestSections::kRecurrent);
+    if (!digest.ok()) return Fail(digest.status()), false;
+    result_.digests->resumed = *digest;
+  }
+  const int total = result_.prompt_tokens;
+  while (sequence_.rows() < total) {
+    if (stop_()) return End(FinishReason::kCancelled), false;
+    const int position = sequence_.rows();
+    const int rows = state_.step_size.Next(position, total - position);
+    const auto ids = std::span(request_.prompt).subspan(position, rows);
+    const auto step_start = Clock::now();
+    const absl::Status status = Step(ids, position + rows == total);
+    if (!status.ok()) return Fail(status), false;
+    state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
+    result_.cache.computed += rows;
+    sink_.OnProgress(sequence_.rows(), total);
+  }
+  return true;
+}
+
+bool RequestRun::AfterPrompt() {
+  if (!request_.digest) return true;
+  const auto digest = StateDigest(state_.model, state_.backend, sequence_,
+                                  DigestSections::kAll);
+  if (!digest.ok()) return Fail(digest.status()), false;
+  result_.digests->first_logits = LogitsDigest(state_.logits);
+  result_.digests->prompt_end = *digest;
+  result_.digests->end = *digest;
+  return true;
+}
+
+void RequestRun::Decode() {
+  while (NextToken()) {
+    const absl::Status status = Step(std::span(output_).last(1), true);
+    if (!status.ok()) return Fail(status);
+  }
+  if (!request_.digest || model_failed_) return;
+  const auto digest = StateDigest(state_.model, state_.backend, sequence_,
+                                  DigestSections::kAll);
+  if (!digest.ok()) return Fail(digest.status());
+  result_.digests->end = *digest;
+}
+
+// Takes a token from the last logits and sends it. False when none follows: the
+// last token of an answer is never forwarded.
+bool RequestRun::NextToken() {
+  const auto& forced = request_.forced;
+  const auto at_limit = [&] {
+    const std::size_t index = output_.size();
+    if (forced && index >= forced->size())
+      return End(FinishReason::kStop), true;
+    const bool full = static_cast<int>(index) >= request_.max_tokens ||
+                      result_.prompt_tokens + static_cast<int>(index) >=
+                          state_.options.max_context;
+    if (full) End(FinishReason::kLength);
+    return full;
+  };
+  if (at_limit()) return false;
+  if (stop_()) return End(FinishReason::kCancelled), false;
+  std::int32_t id = state_.sampler.Sample(state_.logits, request_.prompt,
+                                          output_, request_.sampling);
+  if (forced) id = (*forced)[output_.size()];
+  OutputToken token{.id = id, .logprobs = {}};
+  if (request_.top_logprobs) {
+    token.logprobs = ComputeLogprobs(state_.logits, id, *request_.top_logprobs);
+  }
+  output_.push_back(id);
+  if (!sink_.OnToken(token)) {
+    Fail(absl::ResourceExhaustedError("the client reads too slowly"));
+    return false;
+  }
+  if (!request_.ignore_eos &&
+      std::ranges::count(state_.options.eos_ids, id) > 0) {
+    return End(FinishReason::kStop), false;
+  }
+  if (const auto stop = stops_.Append(state_.token_bytes.Of(id))) {
+    result_.stop_string_index = *stop;
+    return End(FinishReason::kStopString), false;
+  }
+  return !at_limit();
+}
+
+absl::Status RequestRun::Step(std::span<const std::int32_t> ids, bool logits) {
+  const int position = sequence_.rows();
+  if (!HaveBlocks(position + static_cast<int>(ids.size()))) {
+    return absl::ResourceExhaustedError(
+        fmt::format("out of blocks at position {}", position));
+  }
+  model::SequenceRows rows{
+      .ids = ids,
+      .position = position,
+      .blocks = sequence_.table.pointers(),
+      .sections = sequence_.sections.get(),
+      .last_logits = logits ? std::span(state_.logits) : std::span<float>(),
+      .all_logits = {}};
+  absl::Status status = ToAbslStatus(state_.model.Forward({&rows, 1}));
+  if (status.ok()) status = CheckFinite(logits);
+  if (!status.ok()) {
+    model_failed_ = true;
+    return status;
+  }
+  // Only now: rows that are not known to be good are not the sequence's.
+  sequence_.ids.insert(sequence_.ids.end(), ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+bool RequestRun::HaveBlocks(int rows) {
+  while (sequence_.table.size() * kBlockTokens < rows) {
+    if (sequence_.table.Append()) continue;
+    // The resident goes last, and only for a request that replaces it.
+    if (sequence_.table.kind() == BlockTable::Kind::kScratch) return false;
+    if (!state_.resident) return false;
+    state_.resident.reset();
+  }
+  return true;
+}
+
+// A hidden row that is not finite poisons every later one, so it stands for the
+// rows of its step where no logits were asked for.
+absl::Status RequestRun::CheckFinite(bool logits) const {
+  const auto* h_last = reinterpret_cast<const float*>(sequence_.sections.get() +
+                                                      state_.h_last_offset);
+  const bool good = AllFinite({h_last, state_.h_last_floats}) &&
+                    (!logits || AllFinite(state_.logits));
+  if (good) return absl::OkStatus();
+  return absl::DataLossError(fmt::format(
+      "the model computed a non-finite {} in the step after position {}",
+      logits ? "logit" : "hidden value", sequence_.rows()));
+}
+
+void RequestRun::Fail(const absl::Status& status) {
+  End(FinishReason::kError);
+  result_.error = std::string(status.message());
+}
+
+void RequestRun::Keep() {
+  const bool computed = sequence_.rows() > result_.cache.resumed_at;
+  if (sequence_.table.kind() == BlockTable::Kind::kScratch || model_failed_ ||
+      !computed) {
+    return;
+  }
+  PublishBlocks(state_.pool, sequence_);
+  state_.resident = std::move(sequence_);
+}
+
+}  // namespace holdfast::engine

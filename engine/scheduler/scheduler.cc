@@ -1,0 +1,227 @@
+#include "engine/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/pool/free_memory.h"
+#include "engine/scheduler/request_run.h"
+#include "fmt/format.h"
+#include "spdlog/spdlog.h"
+
+namespace holdfast::engine {
+namespace {
+
+// The idle thread looks up this often, to show that it lives and to see a drain
+// deadline pass.
+constexpr std::chrono::milliseconds kIdle{500};
+constexpr int kMinRetryMs = 1000;
+constexpr int kMaxRetryMs = 60000;
+
+Result CancelledInQueue(const Job& job) {
+  Result result;
+  result.reason = FinishReason::kCancelled;
+  result.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  return result;
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
+    : state_(std::move(state)),
+      options_(options),
+      limits_{.vocab_size = state_->model.info().vocab_size,
+              .max_context = state_->options.max_context,
+              .debug = options.debug,
+              .fingerprint = state_->options.fingerprint},
+      pool_counts_(state_->pool.counts()),
+      thread_([this] { ThreadMain(); }) {}
+
+Scheduler::~Scheduler() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    draining_ = true;
+    drain_deadline_ = Clock::time_point::min();
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Scheduler::Submit(std::shared_ptr<Job> job) {
+  auto refusal = CheckRequest(job->request, limits_);
+  if (!refusal) {
+    std::lock_guard lock(mutex_);
+    const int waiting = static_cast<int>(queue_.size());
+    if (draining_) {
+      refusal = Refusal{.reason = Refusal::Reason::kDraining,
+                        .message = "the engine is stopping"};
+    } else if (waiting >= options_.max_queue && (running_ || waiting > 0)) {
+      const double wait_ms = 1000 * request_seconds_ * (waiting + 1);
+      refusal = Refusal{
+          .reason = Refusal::Reason::kQueueFull,
+          .message = fmt::format("{} requests are waiting already", waiting),
+          .retry_after_ms = static_cast<int>(
+              std::clamp<double>(wait_ms, kMinRetryMs, kMaxRetryMs))};
+    } else {
+      queue_.push_back(std::move(job));
+    }
+  }
+  if (refusal) return Deliver(*job, *refusal);
+  wake_.notify_all();
+}
+
+void Scheduler::Cancel(const std::shared_ptr<Job>& job) {
+  job->cancelled = true;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = std::ranges::find(queue_, job);
+    if (at == queue_.end()) return;
+    queue_.erase(at);
+  }
+  Deliver(*job, CancelledInQueue(*job));
+  wake_.notify_all();
+}
+
+void Scheduler::Drain(std::chrono::milliseconds deadline,
+                      std::function<void(DrainResult)> done) {
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+    drain_deadline_ = std::min(drain_deadline_, Clock::now() + deadline);
+    drain_waiters_.push_back(std::move(done));
+  }
+  wake_.notify_all();
+}
+
+EngineGauges Scheduler::gauges() const {
+  std::lock_guard lock(mutex_);
+  return {.running = running_ ? 1 : 0,
+          .waiting = static_cast<int>(queue_.size()),
+          .free_blocks = pool_counts_.free,
+          .used_blocks = pool_counts_.used,
+          .cached_blocks = pool_counts_.cached,
+          .evictions = pool_counts_.evictions};
+}
+
+bool Scheduler::draining() const {
+  std::lock_guard lock(mutex_);
+  return draining_;
+}
+
+bool Scheduler::DeadlinePassed() const {
+  return draining_ && Clock::now() >= drain_deadline_;
+}
+
+void Scheduler::ThreadMain() {
+  while (const std::shared_ptr<Job> job = NextJob()) RunJob(*job);
+}
+
+std::shared_ptr<Job> Scheduler::NextJob() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++progress_;
+    if (!queue_.empty()) break;
+    if (!drain_waiters_.empty()) {
+      AnswerDrains(lock);
+      continue;
+    }
+    if (stopping_) return nullptr;
+    wake_.wait_for(lock, kIdle);
+  }
+  std::shared_ptr<Job> job = std::move(queue_.front());
+  queue_.pop_front();
+  running_ = true;
+  return job;
+}
+
+void Scheduler::AnswerDrains(std::unique_lock<std::mutex>& lock) {
+  const auto waiters = std::exchange(drain_waiters_, {});
+  const DrainResult result = drained_;
+  lock.unlock();
+  for (const auto& done : waiters) done(result);
+  lock.lock();
+}
+
+bool Scheduler::MustStop(const Job& job) {
+  ++progress_;
+  if (job.cancelled) return true;
+  std::lock_guard lock(mutex_);
+  pool_counts_ = state_->pool.counts();
+  return DeadlinePassed();
+}
+
+void Scheduler::RunJob(Job& job) {
+  const auto start = Clock::now();
+  const double queue_ms =
+      std::chrono::duration<double, std::milli>(start - job.submitted).count();
+  Result result;
+  if (MustStop(job)) {
+    result = CancelledInQueue(job);
+    result.timing.queue_ms = queue_ms;
+  } else if (const auto refusal = CheckScratch(job.request)) {
+    EndJob(result, SecondsSince(start));
+    return Deliver(job, *refusal);
+  } else {
+    RequestRun run(*state_, job.request, *job.sink, queue_ms,
+                   [&] { return MustStop(job); });
+    result = run.Run();
+  }
+  EndJob(result, SecondsSince(start));
+  Deliver(job, result);
+}
+
+// Scratch of bypass and read_only may lie outside the pool: never so much that
+// the machine runs out of memory over it.
+std::optional<Refusal> Scheduler::CheckScratch(const Request& request) const {
+  if (request.cache_mode == CacheMode::kDefault) return std::nullopt;
+  const std::uint64_t bytes =
+      ScratchBytes(request, limits_.max_context, state_->pool.counts().free,
+                   state_->pool.block_bytes());
+  const std::uint64_t available = AvailableMemoryBytes();
+  if (bytes <= available / 2) return std::nullopt;
+  return Refusal{
+      .reason = Refusal::Reason::kOutOfBlocks,
+      .message = fmt::format("a request that leaves no trace needs {} MiB "
+                             "outside the pool, {} MiB of memory are available",
+                             bytes >> 20, available >> 20)};
+}
+
+void Scheduler::EndJob(const Result& result, double seconds) {
+  std::lock_guard lock(mutex_);
+  running_ = false;
+  pool_counts_ = state_->pool.counts();
+  request_seconds_ = 0.75 * request_seconds_ + 0.25 * seconds;
+  if (!draining_) return;
+  ++(result.reason == FinishReason::kCancelled ? drained_.cancelled
+                                               : drained_.finished);
+}
+
+void Scheduler::Deliver(const Job& job, const Refusal& refusal) {
+  metrics_.Refused(refusal);
+  spdlog::info("request refused id={} reason={} message=\"{}\"", job.request.id,
+               RefusalName(refusal.reason), refusal.message);
+  job.sink->OnRefused(refusal);
+}
+
+void Scheduler::Deliver(const Job& job, const Result& result) {
+  metrics_.Finished(result);
+  const CacheReport& cache = result.cache;
+  spdlog::info(
+      "request done id={} session={} prompt_tokens={} source={} resumed_at={} "
+      "computed={} miss={} output_tokens={} finish={} queue_ms={:.1f} "
+      "prefill_ms={:.1f} decode_ms={:.1f}{}{}",
+      job.request.id, job.request.session_key, result.prompt_tokens,
+      CacheSourceName(cache.source), cache.resumed_at, cache.computed,
+      MissReasonName(cache.miss), result.output_tokens,
+      FinishReasonName(result.reason), result.timing.queue_ms,
+      result.timing.prefill_ms, result.timing.decode_ms,
+      result.error.empty() ? "" : " error=", result.error);
+  job.sink->OnFinished(result);
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,101 @@
+// The engine thread and its queue.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_SCHEDULER_H_
+#define HOLDFAST_ENGINE_SCHEDULER_SCHEDULER_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/metrics/engine_metrics.h"
+#include "engine/scheduler/admission.h"
+#include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/request.h"
+
+namespace holdfast::engine {
+
+// Runs one request at a time, in order of arrival, on a thread of its own that
+// alone touches the EngineState. All methods are thread-safe and none waits for
+// a request.
+class Scheduler {
+ public:
+  struct Options {
+    int max_queue = 64;  // requests that wait; the running one not counted
+    bool debug = false;
+  };
+  struct DrainResult {
+    int finished = 0;   // ended by themselves
+    int cancelled = 0;  // cut at the deadline
+  };
+
+  Scheduler(std::unique_ptr<EngineState> state, const Options& options);
+  // Cancels what runs and waits; every request has had its last event then.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Queues the job, or answers OnRefused at once.
+  void Submit(std::shared_ptr<Job> job);
+  // A waiting job ends at once and touches no other; the running one at its
+  // next step. Both end with OnFinished(kCancelled), a job that has ended
+  // already gets nothing.
+  void Cancel(const std::shared_ptr<Job>& job);
+  // Refuses new requests from now on; cancels those still there when `deadline`
+  // has passed (the earliest of several calls). `done` is called once, from the
+  // engine thread or in place, when nothing runs and nothing waits.
+  void Drain(std::chrono::milliseconds deadline,
+             std::function<void(DrainResult)> done);
+
+  EngineGauges gauges() const;
+  std::string MetricsText() { return metrics_.Text(gauges()); }
+  bool draining() const;
+  // Grows while the engine thread gets on, idle or working: a step that hangs
+  // stops it.
+  std::uint64_t progress() const { return progress_.load(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void ThreadMain();
+  // The next job; null when the thread must end.
+  std::shared_ptr<Job> NextJob();
+  void RunJob(Job& job);
+  std::optional<Refusal> CheckScratch(const Request& request) const;
+  void Deliver(const Job& job, const Refusal& refusal);
+  void Deliver(const Job& job, const Result& result);
+  void EndJob(const Result& result, double seconds);
+  bool MustStop(const Job& job);
+  void AnswerDrains(std::unique_lock<std::mutex>& lock);
+  bool DeadlinePassed() const;  // needs mutex_
+
+  const std::unique_ptr<EngineState> state_;  // the engine thread's
+  const Options options_;
+  const AdmissionLimits limits_;
+  EngineMetrics metrics_;
+  std::atomic<std::uint64_t> progress_{0};
+
+  mutable std::mutex mutex_;  // guards everything below
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Job>> queue_;
+  bool running_ = false;
+  bool stopping_ = false;
+  bool draining_ = false;
+  Clock::time_point drain_deadline_ = Clock::time_point::max();
+  DrainResult drained_;
+  std::vector<std::function<void(DrainResult)>> drain_waiters_;
+  BlockPool::Counts pool_counts_;
+  double request_seconds_ = 1;  // moving average, for Retry-After
+
+  std::thread thread_;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_SCHEDULER_H_

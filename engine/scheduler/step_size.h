@@ -1,0 +1,34 @@
+// How many rows a prefill step takes.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_STEP_SIZE_H_
+#define HOLDFAST_ENGINE_SCHEDULER_STEP_SIZE_H_
+
+namespace holdfast::engine {
+
+// For a backend on which any split is exact: steps of about a quarter of a
+// second by the rate measured, so that a cancel takes effect soon and progress
+// is shown, and never across a grid line. One thread.
+class StepSize {
+ public:
+  static constexpr double kTargetSeconds = 0.25;
+  static constexpr int kGranularity = 16;
+  // Before anything was measured.
+  static constexpr int kFirstRows = 64;
+
+  StepSize(int max_rows, int grid_tokens)
+      : max_rows_(max_rows), grid_tokens_(grid_tokens) {}
+
+  // Rows of the next step of a prompt with `remaining` rows left from
+  // `position` on; at least 1 when any are left.
+  int Next(int position, int remaining) const;
+  // What a step of `rows` rows took. Short steps say little and are left out.
+  void Measured(int rows, double seconds);
+
+ private:
+  const int max_rows_;
+  const int grid_tokens_;
+  double seconds_per_row_ = 0;  // 0: not measured yet
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_STEP_SIZE_H_

@@ -1,0 +1,195 @@
+#include "engine/service/convert.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "fmt/format.h"
+
+namespace holdfast::engine {
+namespace {
+
+// Unsigned on the wire; what does not fit is as good as the largest that does.
+int ToInt(std::uint32_t value) {
+  return static_cast<int>(
+      std::min<std::uint32_t>(value, std::numeric_limits<std::int32_t>::max()));
+}
+
+std::vector<std::int32_t> Ids(
+    const google::protobuf::RepeatedField<std::uint32_t>& ids) {
+  std::vector<std::int32_t> converted;
+  converted.reserve(ids.size());
+  for (std::uint32_t id : ids) converted.push_back(ToInt(id));
+  return converted;
+}
+
+SamplingParams FromProto(const v1::SamplingParams& proto) {
+  SamplingParams params{.temperature = proto.temperature(),
+                        .top_k = ToInt(proto.top_k()),
+                        .top_p = proto.top_p() == 0 ? 1 : proto.top_p(),
+                        .min_p = proto.min_p(),
+                        .seed = proto.seed(),
+                        .repetition_penalty = proto.repetition_penalty() == 0
+                                                  ? 1
+                                                  : proto.repetition_penalty(),
+                        .presence_penalty = proto.presence_penalty(),
+                        .frequency_penalty = proto.frequency_penalty(),
+                        .logit_bias = {}};
+  for (const auto& [id, bias] : proto.logit_bias()) {
+    params.logit_bias.emplace_back(ToInt(id), bias);
+  }
+  std::ranges::sort(params.logit_bias);  // a map's order is not defined
+  return params;
+}
+
+absl::StatusOr<CacheMode> FromProto(v1::CacheMode mode) {
+  switch (mode) {
+    case v1::CACHE_MODE_DEFAULT:
+      return CacheMode::kDefault;
+    case v1::CACHE_MODE_BYPASS:
+      return CacheMode::kBypass;
+    case v1::CACHE_MODE_READ_ONLY:
+      return CacheMode::kReadOnly;
+    default:
+      return absl::InvalidArgumentError(
+          fmt::format("cache_mode {} is unknown", static_cast<int>(mode)));
+  }
+}
+
+absl::Status CheckMessages(const v1::GenerateRequest& proto) {
+  std::int64_t last = -1;
+  for (const v1::MessagePosition& message : proto.messages()) {
+    const std::int64_t position = message.position_tokens();
+    if (position <= last || position >= proto.prompt_ids_size()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "messages: position {} is not in ascending order within the prompt",
+          position));
+    }
+    last = position;
+  }
+  return absl::OkStatus();
+}
+
+v1::Refused::Reason ToProto(Refusal::Reason reason) {
+  switch (reason) {
+    case Refusal::Reason::kQueueFull:
+      return v1::Refused::QUEUE_FULL;
+    case Refusal::Reason::kDraining:
+      return v1::Refused::DRAINING;
+    case Refusal::Reason::kContextOverflow:
+      return v1::Refused::CONTEXT_OVERFLOW;
+    case Refusal::Reason::kInvalid:
+      return v1::Refused::INVALID;
+    case Refusal::Reason::kOutOfBlocks:
+      return v1::Refused::OUT_OF_BLOCKS;
+    case Refusal::Reason::kDebugOnly:
+      return v1::Refused::DEBUG_ONLY;
+    case Refusal::Reason::kModelChanged:
+      return v1::Refused::MODEL_CHANGED;
+  }
+  return v1::Refused::REASON_UNSPECIFIED;
+}
+
+v1::Finished::Reason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::Finished::STOP;
+    case FinishReason::kStopString:
+      return v1::Finished::STOP_STRING;
+    case FinishReason::kLength:
+      return v1::Finished::LENGTH;
+    case FinishReason::kCancelled:
+      return v1::Finished::CANCELLED;
+    case FinishReason::kError:
+      return v1::Finished::ERROR;
+  }
+  return v1::Finished::REASON_UNSPECIFIED;
+}
+
+std::string Bytes(const Sha256Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+}  // namespace
+
+absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
+  Request request;
+  request.id = proto.request_id();
+  request.session_key = proto.session_key();
+  request.prompt = Ids(proto.prompt_ids());
+  request.salt = proto.salt();
+  if (!proto.fingerprint().empty()) {
+    // Another length is another model's: all zeros is nobody's.
+    Sha256Digest digest{};
+    if (proto.fingerprint().size() == digest.size()) {
+      std::ranges::copy(proto.fingerprint(), digest.begin());
+    }
+    request.fingerprint = digest;
+  }
+  if (auto status = CheckMessages(proto); !status.ok()) return status;
+  const auto mode = FromProto(proto.cache_mode());
+  if (!mode.ok()) return mode.status();
+  request.cache_mode = *mode;
+  request.sampling = FromProto(proto.sampling());
+  request.max_tokens = ToInt(proto.max_tokens());
+  request.stop_strings.assign(proto.stop_strings().begin(),
+                              proto.stop_strings().end());
+  request.ignore_eos = proto.ignore_eos();
+  if (proto.has_top_logprobs()) {
+    request.top_logprobs = ToInt(proto.top_logprobs());
+  }
+  if (proto.force()) request.forced = Ids(proto.forced_ids());
+  request.digest = proto.digest();
+  return request;
+}
+
+void ToProto(const Refusal& refusal, v1::Refused* proto) {
+  proto->set_reason(ToProto(refusal.reason));
+  proto->set_message(refusal.message);
+  proto->set_retry_after_ms(refusal.retry_after_ms);
+  proto->set_max_context_tokens(refusal.max_context);
+}
+
+void ToProto(const CacheReport& cache, v1::CacheReport* proto) {
+  proto->set_cache_source(CacheSourceName(cache.source));
+  if (cache.resumed_at > 0) {
+    (*proto->mutable_cached_tokens_by_source())[CacheSourceName(cache.source)] =
+        cache.resumed_at;
+  }
+  proto->set_resumed_at_tokens(cache.resumed_at);
+  proto->set_computed_tokens(cache.computed);
+  proto->set_miss_reason(MissReasonName(cache.miss));
+}
+
+void ToProto(const OutputToken& token, v1::OutputToken* proto) {
+  proto->set_id(token.id);
+  if (!token.logprobs) return;
+  proto->set_logprob(token.logprobs->chosen);
+  for (const TokenLogprob& top : token.logprobs->top) {
+    v1::TokenLogprob* out = proto->add_top();
+    out->set_id(top.id);
+    out->set_logprob(top.logprob);
+  }
+}
+
+void ToProto(const Result& result, v1::Finished* proto) {
+  proto->set_reason(ToProto(result.reason));
+  proto->set_stop_string_index(result.stop_string_index);
+  ToProto(result.cache, proto->mutable_cache());
+  proto->set_prompt_tokens(result.prompt_tokens);
+  proto->set_output_tokens(result.output_tokens);
+  proto->set_queue_ms(result.timing.queue_ms);
+  proto->set_prefill_ms(result.timing.prefill_ms);
+  proto->set_decode_ms(result.timing.decode_ms);
+  proto->set_error(result.error);
+  if (!result.digests) return;
+  v1::Digests* digests = proto->mutable_digests();
+  digests->set_first_logits(Bytes(result.digests->first_logits));
+  if (result.digests->resumed) {
+    digests->set_resumed(Bytes(*result.digests->resumed));
+  }
+  digests->set_prompt_end(Bytes(result.digests->prompt_end));
+  digests->set_end(Bytes(result.digests->end));
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,185 @@
+#include "engine/startup.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <sstream>
+#include <utility>
+
+#include "engine/fingerprint.h"
+#include "engine/model/loader.h"
+#include "engine/model_status.h"
+#include "engine/pool/free_memory.h"
+#include "engine/pool/pool_size.h"
+#include "fmt/format.h"
+#include "kernels/host/host_backend.h"
+#include "spdlog/spdlog.h"
+
+namespace holdfast::engine {
+namespace {
+
+// Rows of the longest step: work space of the forward pass.
+constexpr int kMaxStepRows = 512;
+
+v1::CacheServiceLink::State ToProto(attach::AttachLink::State state) {
+  switch (state) {
+    case attach::AttachLink::State::kOff:
+      return v1::CacheServiceLink::OFF;
+    case attach::AttachLink::State::kAttached:
+      return v1::CacheServiceLink::ATTACHED;
+    case attach::AttachLink::State::kDetached:
+      return v1::CacheServiceLink::DETACHED;
+    case attach::AttachLink::State::kRefused:
+      return v1::CacheServiceLink::REFUSED;
+  }
+  return v1::CacheServiceLink::STATE_UNSPECIFIED;
+}
+
+void LogLines(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) spdlog::info("{}", line);
+}
+
+}  // namespace
+
+v1::EngineStatus ProcessStatus(const Config& config) {
+  v1::EngineStatus status;
+  status.set_model_path(config.model);
+  status.set_debug(config.debug);
+  status.set_seats(1);
+  status.set_max_queue(config.max_queue);
+  status.set_pid(static_cast<std::uint32_t>(getpid()));
+  status.set_created_unix_s(
+      std::chrono::duration_cast<std::chrono::seconds>(
+          std::chrono::system_clock::now().time_since_epoch())
+          .count());
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedEngine>> LoadedEngine::Load(
+    const Config& config) {
+  std::unique_ptr<LoadedEngine> engine(new LoadedEngine);
+  absl::Status status = engine->LoadModel(config);
+  if (status.ok()) status = engine->MakePool(config);
+  if (status.ok()) status = engine->StartThreads(config);
+  if (!status.ok()) return status;
+  return engine;
+}
+
+absl::Status LoadedEngine::LoadModel(const Config& config) {
+  const auto start = std::chrono::steady_clock::now();
+  auto backend = kernels::MakeHostBackend({.threads = config.threads});
+  if (!backend.ok()) return ToAbslStatus(backend.status());
+  backend_ = *std::move(backend);
+  const kernels::BackendInfo& machine = backend_->info();
+  if (machine.exactness != kernels::Exactness::kRowInvariant) {
+    return absl::UnimplementedError(fmt::format(
+        "backend {} is not row invariant: resumes on grid lines alone are not "
+        "implemented",
+        machine.name));
+  }
+  auto loaded = model::LoadModel(config.model, *backend_,
+                                 {.state_type = config.state_type(),
+                                  .max_rows = kMaxStepRows,
+                                  .max_context = config.max_context});
+  if (!loaded.ok()) return ToAbslStatus(loaded.status());
+  model_ = std::move(loaded->model);
+  tokenizer_ = std::move(loaded->tokenizer);
+  const auto self_test = SelfTest(*model_, *backend_);
+  if (!self_test.ok()) return self_test.status();
+  const auto fingerprint =
+      ComputeFingerprint(loaded->files, *model_, machine, *self_test);
+  if (!fingerprint.ok()) return fingerprint.status();
+  fingerprint_ = *fingerprint;
+  const model::ModelInfo& info = model_->info();
+  spdlog::info(
+      "model loaded name={} architecture={} layers={} hidden={} vocabulary={} "
+      "weights_bytes={} backend={} target={} threads={} fingerprint={} "
+      "seconds={:.2f}",
+      info.name, info.architecture, info.layers, info.hidden, info.vocab_size,
+      info.weight_bytes, machine.name, machine.target, machine.threads,
+      ToHex(fingerprint_),
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count());
+  return absl::OkStatus();
+}
+
+absl::Status LoadedEngine::MakePool(const Config& config) {
+  const auto plan =
+      PlanPool(model_->layout(), {.tokens = config.pool_tokens,
+                                  .gigabytes = config.pool_gb,
+                                  .model_context = model_->info().max_context,
+                                  .wanted_context = config.max_context,
+                                  .available_bytes = AvailableMemoryBytes()});
+  if (!plan.ok()) return plan.status();
+  max_context_ = plan->max_context;
+  blocks_ = plan->blocks;
+  auto arena = MemfdArena::Create("holdfast-pool", plan->bytes(),
+                                  ArenaWriters::kCreatorOnly);
+  if (!arena.ok()) return arena.status();
+  arena_ = std::make_unique<MemfdArena>(*std::move(arena));
+  LogLines(DescribePool(*plan, model_->layout()));
+  return absl::OkStatus();
+}
+
+absl::Status LoadedEngine::StartThreads(const Config& config) {
+  if (!config.no_cache_service) {
+    attach::AttachClientOptions options;
+    options.run_dir = config.run_dir;
+    options.pool = arena_.get();
+    options.fingerprint = fingerprint_;
+    options.model_name = model_->info().name;
+    options.layout = model_->layout();
+    options.block_count = static_cast<std::uint64_t>(blocks_);
+    auto client = attach::AttachClient::Start(std::move(options));
+    if (!client.ok()) return client.status();
+    attach_ = *std::move(client);
+  }
+  auto state = std::make_unique<EngineState>(
+      *model_, *backend_, arena_->data(), blocks_, tokenizer_,
+      EngineState::Options{
+          .fingerprint = fingerprint_,
+          .eos_ids = {tokenizer_.eos_ids.begin(), tokenizer_.eos_ids.end()},
+          .max_context = max_context_,
+          .max_rows = kMaxStepRows});
+  scheduler_ = std::make_unique<Scheduler>(
+      std::move(state),
+      Scheduler::Options{.max_queue = config.max_queue, .debug = config.debug});
+  return absl::OkStatus();
+}
+
+EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
+  const model::ModelInfo& info = model_->info();
+  v1::EngineStatus status = base;
+  status.set_model_name(info.name);
+  status.set_architecture(info.architecture);
+  status.set_fingerprint(fingerprint_.data(), fingerprint_.size());
+  status.set_backend(
+      fmt::format("{} ({})", backend_->info().name, backend_->info().target));
+  status.set_exactness("row_invariant");
+  status.set_max_context_tokens(max_context_);
+  status.set_vocab_size(info.vocab_size);
+  status.mutable_eos_ids()->Add(tokenizer_.eos_ids.begin(),
+                                tokenizer_.eos_ids.end());
+  status.set_grid_tokens(model_->layout().grid_tokens);
+  status.set_pool_bytes(arena_->bytes());
+  status.set_pool_blocks(blocks_);
+  status.set_row_bytes(model_->layout().RowBytes());
+  return {.scheduler = scheduler_.get(),
+          .status = status,
+          .tokenizer = std::move(tokenizer_),
+          .cache_link = [this] {
+            v1::CacheServiceLink link;
+            if (attach_ == nullptr) {
+              link.set_state(v1::CacheServiceLink::OFF);
+              return link;
+            }
+            const attach::AttachLink now = attach_->link();
+            link.set_state(ToProto(now.state));
+            link.set_detail(now.detail);
+            link.set_attaches_total(now.attaches);
+            return link;
+          }};
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,55 @@
+// Everything between a configuration and an engine that serves.
+#ifndef HOLDFAST_ENGINE_STARTUP_H_
+#define HOLDFAST_ENGINE_STARTUP_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/config.h"
+#include "engine/model/model.h"
+#include "engine/scheduler/scheduler.h"
+#include "engine/service/engine_service.h"
+#include "kernels/backend.h"
+#include "shared/arena/memfd_arena.h"
+#include "shared/attach/attach_client.h"
+
+namespace holdfast::engine {
+
+// A loaded model with its pool, its engine thread and its attach. Destroying it
+// stops the thread and detaches; the server must have been shut down before.
+class LoadedEngine {
+ public:
+  // Loads the model (minutes, for a large one), makes the pool and starts. The
+  // error says what of the model, the machine or the configuration is at fault.
+  static absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(
+      const Config& config);
+
+  // What the service tells and gives away; `base` has the process's fields.
+  EngineService::Serving Serving(const v1::EngineStatus& base);
+  Scheduler& scheduler() { return *scheduler_; }
+
+ private:
+  LoadedEngine() = default;
+
+  absl::Status LoadModel(const Config& config);
+  absl::Status MakePool(const Config& config);
+  absl::Status StartThreads(const Config& config);
+
+  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<model::Model> model_;
+  TokenizerSpec tokenizer_;
+  Sha256Digest fingerprint_{};
+  int max_context_ = 0;
+  int blocks_ = 0;
+  std::unique_ptr<MemfdArena> arena_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<attach::AttachClient> attach_;  // null: without
+};
+
+// The status fields known before the model is.
+v1::EngineStatus ProcessStatus(const Config& config);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_STARTUP_H_

@@ -1,0 +1,196 @@
+#include "engine/testing/fake_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "shared/check.h"
+
+namespace holdfast::engine::testing {
+namespace {
+
+std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9E3779B97F4A7C15ull ^ (b + 0x632BE59BD9B4E019ull);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// A block is 256 K values, then 256 V values, of eight bytes each.
+std::uint64_t Load(std::byte* const* blocks, int position, int view) {
+  std::uint64_t value;
+  std::memcpy(&value,
+              blocks[position / kBlockTokens] + view * kBlockTokens * 8 +
+                  position % kBlockTokens * 8,
+              8);
+  return value;
+}
+
+void Store(std::byte* const* blocks, int position, int view,
+           std::uint64_t value) {
+  std::memcpy(blocks[position / kBlockTokens] + view * kBlockTokens * 8 +
+                  position % kBlockTokens * 8,
+              &value, 8);
+}
+
+[[noreturn]] void NoArithmetic() { std::abort(); }
+
+}  // namespace
+
+kernels::StatusOr<std::unique_ptr<kernels::Buffer>> FakeBackend::Allocate(
+    std::size_t) {
+  return kernels::Unimplemented("fake backend");
+}
+kernels::StatusOr<std::unique_ptr<kernels::Matrix>> FakeBackend::PackMatrix(
+    std::span<const kernels::WeightTensor>) {
+  return kernels::Unimplemented("fake backend");
+}
+kernels::StatusOr<std::unique_ptr<kernels::Buffer>> FakeBackend::UploadVector(
+    const kernels::WeightTensor&) {
+  return kernels::Unimplemented("fake backend");
+}
+kernels::StatusOr<std::unique_ptr<kernels::RopeTable>>
+FakeBackend::MakeRopeTable(std::span<const float>, int) {
+  return kernels::Unimplemented("fake backend");
+}
+void FakeBackend::EmbedRows(const kernels::Matrix&,
+                            std::span<const std::int32_t>, float*) {
+  NoArithmetic();
+}
+void FakeBackend::RmsNorm(const float*, const float*, float, int, int, float*) {
+  NoArithmetic();
+}
+void FakeBackend::HeadNorm(float*, const float*, float, int, int, int, int) {
+  NoArithmetic();
+}
+void FakeBackend::MatMul(const kernels::Matrix&, const float*, int,
+                         const float*, float*) {
+  NoArithmetic();
+}
+void FakeBackend::Add(float*, const float*, int, int) { NoArithmetic(); }
+void FakeBackend::Rope(float*, int, int, int, const kernels::RopeTable&,
+                       std::span<const kernels::RowSpan>) {
+  NoArithmetic();
+}
+void FakeBackend::StoreKv(const kernels::KvShape&, int, const float*,
+                          const float*, int,
+                          std::span<const kernels::RowSpan>) {
+  NoArithmetic();
+}
+void FakeBackend::Attention(const kernels::KvShape&, int, const float*, int,
+                            int, float, std::span<const kernels::RowSpan>,
+                            float*) {
+  NoArithmetic();
+}
+void FakeBackend::SiluMul(const float*, int, int, float*) { NoArithmetic(); }
+
+void FakeBackend::CopyBlockRows(const kernels::KvShape&, const std::byte* from,
+                                int rows, std::byte* to) {
+  const int granules = (rows + kGranuleTokens - 1) / kGranuleTokens;
+  for (int view = 0; view < 2; ++view) {
+    const std::size_t at = view * kBlockTokens * 8;
+    std::memcpy(to + at, from + at, granules * kGranuleTokens * 8);
+  }
+}
+
+void FakeBackend::ZeroBlockRows(const kernels::KvShape&, std::byte* block,
+                                int first_row) {
+  for (int view = 0; view < 2; ++view) {
+    std::memset(block + (view * kBlockTokens + first_row) * 8, 0,
+                (kBlockTokens - first_row) * 8);
+  }
+}
+
+FakeModel::FakeModel() {
+  info_ = {.name = "fake",
+           .architecture = "fake",
+           .vocab_size = kVocab,
+           .max_context = 4096,
+           .layers = 1,
+           .hidden = 8,
+           .config_digest_input = "fake",
+           .weight_bytes = 0};
+  layout_.views = {{"K", 8, 1}, {"V", 8, 1}};
+  layout_.sections = {{kHLast, 32}};
+  shape_ = {.layers = 1,
+            .kv_heads = 1,
+            .head_dim = 2,
+            .state_type = kernels::StateType::kF32};
+}
+
+void FakeModel::Logits(std::uint64_t row, bool broken,
+                       std::span<float> logits) const {
+  for (int i = 0; i < kVocab; ++i) {
+    const auto bits = static_cast<double>(Mix(row, i) >> 40);
+    logits[i] = static_cast<float>(bits / (1 << 21) - 4.0);
+  }
+  for (std::int32_t id : unlikely) logits[id] = -100;
+  if (broken) logits[7] = std::numeric_limits<float>::quiet_NaN();
+}
+
+kernels::Status FakeModel::Forward(
+    std::span<const model::SequenceRows> sequences) {
+  for (const model::SequenceRows& rows : sequences) {
+    const int count = static_cast<int>(rows.ids.size());
+    if (before_forward) before_forward(rows.position, count);
+    ++forwards_;
+    rows_forwarded_ += count;
+    std::uint64_t below = 0;
+    for (int i = 0; i < rows.position; ++i) {
+      below ^= Mix(Load(rows.blocks, i, 0), i);
+      HF_CHECK(Load(rows.blocks, i, 1) == Mix(Load(rows.blocks, i, 0), 1));
+    }
+    for (int n = 0; n < count; ++n) {
+      const int position = rows.position + n;
+      const std::uint64_t row =
+          Mix(Mix(below, rows.ids[n]), static_cast<std::uint64_t>(position));
+      Store(rows.blocks, position, 0, row);
+      Store(rows.blocks, position, 1, Mix(row, 1));
+      below ^= Mix(row, position);
+      const bool broken = broken_position == position;
+      if (n + 1 == count) {
+        for (int i = 0; i < 8; ++i) {
+          const auto value = static_cast<float>(Mix(row, i) >> 44);
+          std::memcpy(rows.sections + 4 * i, &value, 4);
+        }
+        if (!rows.last_logits.empty()) Logits(row, broken, rows.last_logits);
+      }
+      if (!rows.all_logits.empty()) {
+        Logits(row, broken, rows.all_logits.subspan(n * kVocab, kVocab));
+      }
+    }
+  }
+  return {};
+}
+
+TokenizerSpec FakeTokenizer() {
+  TokenizerSpec spec;
+  int next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) ||
+                           (byte >= 161 && byte <= 172) || byte >= 174;
+    const int c = printable ? byte : next++;
+    std::string text;
+    if (c < 0x80) {
+      text.push_back(static_cast<char>(c));
+    } else {
+      text.push_back(static_cast<char>(0xC0 | c >> 6));
+      text.push_back(static_cast<char>(0x80 | (c & 0x3F)));
+    }
+    spec.tokens.push_back(text);
+  }
+  spec.tokens.push_back("<eot>");
+  spec.tokens.push_back("<tool>");
+  for (int i = 258; i < FakeModel::kVocab; ++i) {
+    spec.tokens.push_back({static_cast<char>('a' + i % 26),
+                           static_cast<char>('a' + i / 26 % 26)});
+  }
+  spec.added_tokens.push_back(
+      {.id = kFakeEos, .content = "<eot>", .special = true});
+  spec.added_tokens.push_back({.id = 257, .content = "<tool>"});
+  spec.eos_ids = {kFakeEos};
+  return spec;
+}
+
+}  // namespace holdfast::engine::testing

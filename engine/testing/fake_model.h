@@ -1,0 +1,97 @@
+// A model and a backend for tests of everything around them. A row depends on
+// its id, its position and every row below it *as the blocks hold them*, so a
+// wrong, stale or missing row changes every row and logit after it.
+#ifndef HOLDFAST_ENGINE_TESTING_FAKE_MODEL_H_
+#define HOLDFAST_ENGINE_TESTING_FAKE_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "kernels/backend.h"
+#include "shared/tokenizer_spec.h"
+
+namespace holdfast::engine::testing {
+
+// Knows blocks alone; any arithmetic aborts.
+class FakeBackend final : public kernels::Backend {
+ public:
+  const kernels::BackendInfo& info() const override { return info_; }
+  kernels::Status Prepare(const kernels::Limits&) override { return {}; }
+  kernels::StatusOr<std::unique_ptr<kernels::Buffer>> Allocate(
+      std::size_t bytes) override;
+  kernels::StatusOr<std::unique_ptr<kernels::Matrix>> PackMatrix(
+      std::span<const kernels::WeightTensor> parts) override;
+  kernels::StatusOr<std::unique_ptr<kernels::Buffer>> UploadVector(
+      const kernels::WeightTensor& tensor) override;
+  kernels::StatusOr<std::unique_ptr<kernels::RopeTable>> MakeRopeTable(
+      std::span<const float> inverse_frequencies, int max_positions) override;
+  void EmbedRows(const kernels::Matrix&, std::span<const std::int32_t>,
+                 float*) override;
+  void RmsNorm(const float*, const float*, float, int, int, float*) override;
+  void HeadNorm(float*, const float*, float, int, int, int, int) override;
+  void MatMul(const kernels::Matrix&, const float*, int, const float*,
+              float*) override;
+  void Add(float*, const float*, int, int) override;
+  void Rope(float*, int, int, int, const kernels::RopeTable&,
+            std::span<const kernels::RowSpan>) override;
+  void StoreKv(const kernels::KvShape&, int, const float*, const float*, int,
+               std::span<const kernels::RowSpan>) override;
+  void Attention(const kernels::KvShape&, int, const float*, int, int, float,
+                 std::span<const kernels::RowSpan>, float*) override;
+  void SiluMul(const float*, int, int, float*) override;
+  void CopyBlockRows(const kernels::KvShape& shape, const std::byte* from,
+                     int rows, std::byte* to) override;
+  void ZeroBlockRows(const kernels::KvShape& shape, std::byte* block,
+                     int first_row) override;
+  kernels::Status Synchronize() override { return {}; }
+
+ private:
+  kernels::BackendInfo info_{.name = "fake", .target = "none"};
+};
+
+class FakeModel final : public model::Model {
+ public:
+  static constexpr int kVocab = 300;
+
+  FakeModel();
+  const model::ModelInfo& info() const override { return info_; }
+  const CacheLayout& layout() const override { return layout_; }
+  const kernels::KvShape& kv_shape() const override { return shape_; }
+  kernels::Status Forward(
+      std::span<const model::SequenceRows> sequences) override;
+
+  // Called before each Forward with its first position and its rows.
+  std::function<void(int position, int rows)> before_forward;
+  // Logits of the row at this position are not finite.
+  std::optional<int> broken_position;
+  // Every token but these gets its logits from a hash; these get -100, so that
+  // a generation ends when a test says so.
+  std::vector<std::int32_t> unlikely;
+
+  int forwards() const { return forwards_; }
+  int rows_forwarded() const { return rows_forwarded_; }
+  int max_context() const { return info_.max_context; }
+
+ private:
+  void Logits(std::uint64_t row, bool broken, std::span<float> logits) const;
+
+  model::ModelInfo info_;
+  CacheLayout layout_;
+  kernels::KvShape shape_;
+  int forwards_ = 0;
+  int rows_forwarded_ = 0;
+};
+
+// Ids 0 to 255 are the bytes, 256 is an end-of-turn token, 257 an added token
+// with the text "<tool>", the rest two-letter tokens.
+TokenizerSpec FakeTokenizer();
+inline constexpr std::int32_t kFakeEos = 256;
+
+}  // namespace holdfast::engine::testing
+
+#endif  // HOLDFAST_ENGINE_TESTING_FAKE_MODEL_H_
