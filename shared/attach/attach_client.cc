@@ -94,36 +94,31 @@ void AttachClient::Stop() {
 
 void AttachClient::Run() {
   do {
-    AttachAndWatch();
+    const End end = AttachAndWatch();
+    Publish(end.state, end.detail);
   } while (WaitFor(-1, options_.retry) != Event::kStopped);
   std::lock_guard lock(mutex_);
   link_.state = State::kOff;
   link_.detail = "stopped";
 }
 
-void AttachClient::AttachAndWatch() {
-  auto outcome = Handshake();
-  if (!outcome.ok()) {
-    Publish(State::kDetached, std::string(outcome.status().message()));
-    return;
-  }
-  if (const auto* refusal = std::get_if<Refusal>(&*outcome)) {
-    Publish(State::kRefused, refusal->detail);
-    return;
-  }
+AttachClient::End AttachClient::AttachAndWatch() {
+  const auto outcome = Handshake();
+  if (!outcome.ok())
+    return {State::kDetached, std::string(outcome.status().message())};
+  if (const auto* refusal = std::get_if<Refusal>(&*outcome))
+    return {State::kRefused, refusal->detail};
   const auto& attachment = std::get<Attachment>(*outcome);
   const absl::Status announced = Announce(attachment.answer.epoch);
-  if (!announced.ok()) {
-    Publish(State::kDetached, std::string(announced.message()));
-    return;
-  }
+  if (!announced.ok())
+    return {State::kDetached, std::string(announced.message())};
   const std::string peer =
       fmt::format("cache service pid {}", attachment.answer.pid);
   Publish(State::kAttached, peer);
   // The open socket is the attach: its end, or a packet that nobody has to
   // send, ends it.
-  if (WaitFor(attachment.socket.get(), std::nullopt) == Event::kReadable)
-    Publish(State::kDetached, peer + " went away");
+  (void)WaitFor(attachment.socket.get(), std::nullopt);
+  return {State::kDetached, peer + " went away"};
 }
 
 absl::StatusOr<std::variant<AttachClient::Attachment, Refusal>>

@@ -86,8 +86,14 @@ class AttachClient {
   AttachClient(AttachClientOptions options, WakeFd wake);
 
   void Run();
-  // One try, from connect to the peer's end.
-  void AttachAndWatch();
+  // How one try ended.
+  struct End {
+    AttachLink::State state;
+    std::string detail;
+  };
+  // One try, from connect to the peer's end; when it returns, nothing of the
+  // peer's is mapped any more.
+  End AttachAndWatch();
   absl::StatusOr<std::variant<Attachment, Refusal>> Handshake();
   absl::StatusOr<std::variant<Attachment, Refusal>> ReadAnswer(UniqueFd socket);
   absl::Status Announce(std::uint64_t epoch);

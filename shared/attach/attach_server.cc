@@ -21,6 +21,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+// Connections that the kernel holds until they are accepted.
+constexpr int kBacklog = 128;
+
 // Random, so that a call meant for an earlier attach cannot match this one.
 absl::StatusOr<std::uint64_t> RandomEpoch() {
   std::uint64_t epoch = 0;
@@ -53,8 +56,7 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(
   }
   absl::StatusOr<WakeFd> wake = WakeFd::Create();
   if (!wake.ok()) return wake.status();
-  absl::StatusOr<UniqueFd> listener =
-      Listen(options.socket_path, static_cast<int>(options.max_half_open));
+  absl::StatusOr<UniqueFd> listener = Listen(options.socket_path, kBacklog);
   if (!listener.ok()) return listener.status();
   std::unique_ptr<AttachServer> server(new AttachServer(
       std::move(options), *std::move(listener), *std::move(wake)));
@@ -164,32 +166,31 @@ bool AttachServer::PollOnce() {
 }
 
 void AttachServer::Accept() {
-  UniqueFd socket(
-      accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) {
-    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-    spdlog::warn("attach server: accept: {}", std::strerror(errno));
-    // Out of descriptors or memory: the connection stays in the queue, so
-    // accepting again at once would spin.
-    accept_after_ = steady_clock::now() + deadlines::kAttachRetry;
-    return;
+  // Bounded, so that a flood does not keep the attached engine unwatched.
+  for (std::size_t i = 0; i < options_.max_half_open; ++i) {
+    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr,
+                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      spdlog::warn("attach server: accept: {}", std::strerror(errno));
+      // Out of descriptors or memory: the connection stays in the queue, so
+      // accepting again at once would spin.
+      accept_after_ = steady_clock::now() + deadlines::kAttachRetry;
+      return;
+    }
+    HalfOpen connection = {
+        .socket = std::move(socket),
+        .peer = {},
+        .credentials = absl::OkStatus(),
+        .deadline = steady_clock::now() + options_.handshake_deadline};
+    absl::StatusOr<Credentials> peer = PeerOf(connection.socket.get());
+    if (peer.ok()) connection.peer = *peer;
+    connection.credentials =
+        peer.ok() ? options_.check_peer(*peer) : peer.status();
+    // An engine sends its hello as it connects: it is served now, whoever else
+    // waits in silence.
+    ReadHello(std::move(connection));
   }
-  HalfOpen connection = {
-      .socket = std::move(socket),
-      .peer = {},
-      .credentials = absl::OkStatus(),
-      .deadline = steady_clock::now() + options_.handshake_deadline};
-  absl::StatusOr<Credentials> peer = PeerOf(connection.socket.get());
-  if (peer.ok()) connection.peer = *peer;
-  connection.credentials =
-      peer.ok() ? options_.check_peer(*peer) : peer.status();
-  if (half_open_.size() >= options_.max_half_open) {
-    Refuse(half_open_.front(),
-           {.reason = RefusalReason::kTooLate,
-            .detail = "too many connections without hello"});
-    half_open_.erase(half_open_.begin());
-  }
-  half_open_.push_back(std::move(connection));
 }
 
 void AttachServer::DropLate(TimePoint now) {
@@ -215,12 +216,7 @@ void AttachServer::WatchAttached() {
 void AttachServer::ReadHello(HalfOpen connection) {
   const auto packet = ReceivePacket(connection.socket.get());
   if (packet.ok() && !packet->has_value()) {
-    // Woken for nothing; back in its place by age.
-    const auto at = std::find_if(half_open_.begin(), half_open_.end(),
-                                 [&](const HalfOpen& other) {
-                                   return other.deadline > connection.deadline;
-                                 });
-    half_open_.insert(at, std::move(connection));
+    Keep(std::move(connection));
     return;
   }
   if (!packet.ok() || (*packet)->Closed()) {
@@ -234,6 +230,20 @@ void AttachServer::ReadHello(HalfOpen connection) {
   } else {
     Attach(std::move(connection), std::get<Admitted>(std::move(verdict)));
   }
+}
+
+void AttachServer::Keep(HalfOpen connection) {
+  if (half_open_.size() >= options_.max_half_open) {
+    Refuse(half_open_.front(),
+           {.reason = RefusalReason::kTooLate,
+            .detail = "too many connections without hello"});
+    half_open_.erase(half_open_.begin());
+  }
+  const auto at = std::find_if(half_open_.begin(), half_open_.end(),
+                               [&](const HalfOpen& other) {
+                                 return other.deadline > connection.deadline;
+                               });
+  half_open_.insert(at, std::move(connection));
 }
 
 std::variant<AttachServer::Admitted, Refusal> AttachServer::Judge(

@@ -103,7 +103,9 @@ class AttachServer {
   void Accept();
   void DropLate(TimePoint now);
   void WatchAttached();
+  // Decides on the hello, or keeps the connection while there is none.
   void ReadHello(HalfOpen connection);
+  void Keep(HalfOpen connection);
   // The rules, in the order in which they are told.
   std::variant<Admitted, Refusal> Judge(const HalfOpen& connection,
                                         const Packet& packet) const;
