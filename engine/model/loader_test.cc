@@ -1,0 +1,227 @@
+#include "engine/model/loader.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/test_sequence.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::model {
+namespace {
+
+using kernels::WeightType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::TempFolder;
+using testing::TestSequence;
+using testing::TinyModelOptions;
+
+std::unique_ptr<kernels::Backend> OneThread() {
+  auto backend = kernels::MakeHostBackend({.threads = 1});
+  EXPECT_TRUE(backend.ok()) << backend.status().message();
+  return std::move(backend).value();
+}
+
+LoadOptions Small() {
+  LoadOptions options;
+  options.max_rows = 64;
+  options.max_context = 512;
+  return options;
+}
+
+// Logits of every row of a fixed prompt.
+std::vector<float> Logits(Model& model) {
+  std::vector<std::int32_t> ids(40);
+  for (int i = 0; i < 40; ++i) ids[i] = (i * 37 + 11) % 256;
+  std::vector<float> logits(ids.size() * model.info().vocab_size);
+  TestSequence sequence(model, 64, std::byte{0});
+  SequenceRows rows = sequence.Next(ids);
+  rows.all_logits = logits;
+  const auto status = model.Forward({&rows, 1});
+  EXPECT_TRUE(status.ok()) << status.message();
+  return logits;
+}
+
+bool SameBytes(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class LoaderTest : public ::testing::Test {
+ protected:
+  LoadedModel MustLoad(const std::string& path, kernels::Backend& backend) {
+    auto loaded = LoadModel(path, backend, Small());
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return std::move(loaded).value();
+  }
+  std::string Gguf(const TinyModelOptions& options) {
+    const std::string path = folder_.File("model.gguf");
+    EXPECT_TRUE(testing::WriteTinyGguf(options, path).ok());
+    return path;
+  }
+  std::string Folder(const TinyModelOptions& options) {
+    const std::string path = folder_.File("model");
+    EXPECT_TRUE(testing::WriteTinyFolder(options, path).ok());
+    return path;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(LoaderTest, DescribesTheModel) {
+  const auto backend = OneThread();
+  const LoadedModel loaded = MustLoad(Gguf({}), *backend);
+  const ModelInfo& info = loaded.model->info();
+  EXPECT_EQ(info.name, "tiny-llama");
+  EXPECT_EQ(info.architecture, "llama");
+  EXPECT_EQ(info.vocab_size, 1024);
+  EXPECT_EQ(info.max_context, 512);
+  EXPECT_EQ(info.layers, 3);
+  EXPECT_EQ(info.hidden, 128);
+  EXPECT_GT(info.weight_bytes, 2'000'000u);
+  EXPECT_THAT(info.config_digest_input, HasSubstr("llama vocab=1024"));
+  const CacheLayout& layout = loaded.model->layout();
+  ASSERT_EQ(layout.views.size(), 2u);
+  EXPECT_EQ(layout.views[0].name, "K");
+  EXPECT_EQ(layout.views[1].name, "V");
+  EXPECT_EQ(layout.views[1].bytes_per_token, 3u * 64 * 2);
+  EXPECT_EQ(layout.views[1].parts, 3u);
+  ASSERT_EQ(layout.sections.size(), 1u);
+  EXPECT_EQ(layout.sections[0].name, "h_last");
+  EXPECT_EQ(layout.sections[0].bytes, 128u * 4);
+  EXPECT_EQ(layout.grid_tokens, 1024u);
+  EXPECT_THAT(loaded.files, ElementsAre(folder_.File("model.gguf")));
+}
+
+TEST_F(LoaderTest, FolderListsItsFiles) {
+  const auto backend = OneThread();
+  const std::string path = Folder({});
+  const LoadedModel loaded = MustLoad(path, *backend);
+  EXPECT_EQ(loaded.model->info().name, "model");
+  EXPECT_THAT(loaded.files,
+              ::testing::UnorderedElementsAre(
+                  path + "/config.json", path + "/model.safetensors",
+                  path + "/tokenizer.json", path + "/tokenizer_config.json",
+                  path + "/generation_config.json"));
+}
+
+// Rows of q and k are permuted in one format and not in the other.
+TEST_F(LoaderTest, BothFormatsComputeTheSame) {
+  const auto backend = OneThread();
+  for (const char* variant : {"tiny-llama", "tiny-bytes", "tiny-linear",
+                              "tiny-qwen2", "tiny-qwen3"}) {
+    SCOPED_TRACE(variant);
+    const TinyModelOptions options = *testing::TinyVariant(variant);
+    const auto gguf = Logits(*MustLoad(Gguf(options), *backend).model);
+    const auto folder = Logits(*MustLoad(Folder(options), *backend).model);
+    EXPECT_TRUE(SameBytes(gguf, folder));
+  }
+}
+
+// Llama 3's scaling reaches GGUF as divisors, which round once more.
+TEST_F(LoaderTest, RopeDivisorsComeCloseToTheirScaling) {
+  const auto backend = OneThread();
+  const TinyModelOptions options = *testing::TinyVariant("tiny-llama3");
+  TinyModelOptions plain = options;
+  plain.rope.scaling = RopeConfig::Scaling::kNone;
+  const auto gguf = Logits(*MustLoad(Gguf(options), *backend).model);
+  const auto folder = Logits(*MustLoad(Folder(options), *backend).model);
+  const auto without = Logits(*MustLoad(Gguf(plain), *backend).model);
+  float largest = 0, difference = 0, without_difference = 0;
+  for (std::size_t i = 0; i < gguf.size(); ++i) {
+    largest = std::max(largest, std::fabs(folder[i]));
+    difference = std::max(difference, std::fabs(folder[i] - gguf[i]));
+    without_difference =
+        std::max(without_difference, std::fabs(folder[i] - without[i]));
+  }
+  EXPECT_LT(difference, 1e-4f * largest);
+  EXPECT_GT(without_difference, 1e-3f * largest);
+}
+
+TEST_F(LoaderTest, SixteenBitFoldersComputeWhatGgufDoes) {
+  const auto backend = OneThread();
+  for (WeightType type : {WeightType::kF16, WeightType::kBF16}) {
+    TinyModelOptions options;
+    options.type = type;
+    const auto gguf = Logits(*MustLoad(Gguf(options), *backend).model);
+    const auto folder = Logits(*MustLoad(Folder(options), *backend).model);
+    EXPECT_TRUE(SameBytes(gguf, folder)) << kernels::WeightTypeName(type);
+  }
+}
+
+TEST_F(LoaderTest, QuantisedWeightsComeCloseToTheirSource) {
+  const auto backend = OneThread();
+  const auto exact = Logits(*MustLoad(Gguf({}), *backend).model);
+  const struct {
+    WeightType type;
+    double most;  // of the mean square difference over that of the logits
+  } cases[] = {{WeightType::kQ8_0, 0.01},
+               {WeightType::kQ4_0, 0.3},
+               {WeightType::kQ4_1, 0.3}};
+  for (const auto& c : cases) {
+    TinyModelOptions options;
+    options.type = c.type;
+    const auto logits = Logits(*MustLoad(Gguf(options), *backend).model);
+    double error = 0, sum = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      error += (logits[i] - exact[i]) * (logits[i] - exact[i]);
+      sum += exact[i] * exact[i];
+    }
+    EXPECT_GT(error, 0) << kernels::WeightTypeName(c.type);
+    EXPECT_LT(error / sum, c.most) << kernels::WeightTypeName(c.type);
+  }
+}
+
+TEST_F(LoaderTest, RefusesAContextPastTheModels) {
+  const auto backend = OneThread();
+  LoadOptions options = Small();
+  options.max_context = 40000;
+  const auto loaded = LoadModel(Gguf({}), *backend, options);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.status().message(), HasSubstr("40000"));
+}
+
+TEST_F(LoaderTest, NamesWhatIsMissing) {
+  const auto backend = OneThread();
+  const auto none = LoadModel(folder_.File("absent"), *backend, Small());
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), kernels::StatusCode::kNotFound);
+  EXPECT_THAT(none.status().message(), HasSubstr("absent"));
+  const std::string path = Folder({});
+  std::filesystem::remove(path + "/tokenizer.json");
+  const auto broken = LoadModel(path, *backend, Small());
+  ASSERT_FALSE(broken.ok());
+  EXPECT_THAT(broken.status().message(), HasSubstr("tokenizer.json"));
+}
+
+TEST_F(LoaderTest, ForwardRefusesWhatItCannotRun) {
+  const auto backend = OneThread();
+  const LoadedModel loaded = MustLoad(Gguf({}), *backend);
+  Model& model = *loaded.model;
+  const auto forward = [&](std::vector<std::int32_t> ids, int position) {
+    TestSequence sequence(model, 512, std::byte{0});
+    SequenceRows rows = sequence.Next(ids);
+    rows.position = position;
+    return model.Forward({&rows, 1});
+  };
+  EXPECT_TRUE(forward({1, 2, 3}, 0).ok());
+  EXPECT_THAT(forward({1, 1024}, 0).message(), HasSubstr("token id 1024"));
+  EXPECT_THAT(forward({-1}, 0).message(), HasSubstr("token id -1"));
+  EXPECT_THAT(forward({}, 0).message(), HasSubstr("without rows"));
+  EXPECT_THAT(forward({1, 2}, 511).message(), HasSubstr("context of 512"));
+  EXPECT_THAT(forward(std::vector<std::int32_t>(65, 1), 0).message(),
+              HasSubstr("64"));
+}
+
+}  // namespace
+}  // namespace holdfast::model

@@ -1,0 +1,47 @@
+// A sequence with blocks of its own, for tests that call Model::Forward.
+#ifndef HOLDFAST_ENGINE_MODEL_TESTING_TEST_SEQUENCE_H_
+#define HOLDFAST_ENGINE_MODEL_TESTING_TEST_SEQUENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/model/model.h"
+
+namespace holdfast::model::testing {
+
+class TestSequence {
+ public:
+  // Room for `tokens` positions, every byte of it `fill` (0xff makes each
+  // number of a row a NaN). `model` must outlive this.
+  TestSequence(const Model& model, int tokens, std::byte fill);
+
+  // The next rows; the spans must live until Forward has returned. Advances
+  // the position.
+  SequenceRows Next(std::span<const std::int32_t> ids);
+
+  int position() const { return position_; }
+  // Copies of the rows below `tokens` in whole granules (the last granule only
+  // when it is full), view by view and layer by layer.
+  std::string RowBytes(int tokens) const;
+  std::string SectionBytes() const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  const Model& model_;
+  int position_ = 0;
+  std::size_t section_bytes_ = 0;
+  std::unique_ptr<std::byte, Free> memory_;
+  std::vector<std::byte*> blocks_;
+  std::vector<std::byte> sections_;
+};
+
+}  // namespace holdfast::model::testing
+
+#endif  // HOLDFAST_ENGINE_MODEL_TESTING_TEST_SEQUENCE_H_

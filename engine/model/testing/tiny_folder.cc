@@ -1,0 +1,226 @@
+// The generated models as Hugging Face folders.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "engine/model/bpe_vocabulary.h"
+#include "engine/model/message.h"
+#include "engine/model/testing/quantize.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_tokenizer.h"
+#include "engine/model/testing/tiny_weights.h"
+
+namespace holdfast::model::testing {
+namespace {
+
+using kernels::WeightType;
+
+std::string Quoted(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", c);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+const char* TypeName(WeightType type) {
+  switch (type) {
+    case WeightType::kF16:
+      return "F16";
+    case WeightType::kBF16:
+      return "BF16";
+    default:
+      return "F32";
+  }
+}
+
+std::string RopeJson(const RopeConfig& rope) {
+  const std::string theta = Message("\"rope_theta\": ", rope.theta);
+  switch (rope.scaling) {
+    case RopeConfig::Scaling::kNone:
+      return Message("{", theta, ", \"rope_type\": \"default\"}");
+    case RopeConfig::Scaling::kLinear:
+      return Message("{", theta,
+                     ", \"rope_type\": \"linear\", \"factor\": ", rope.factor,
+                     "}");
+    case RopeConfig::Scaling::kLlama3:
+      return Message(
+          "{", theta, ", \"rope_type\": \"llama3\", \"factor\": ", rope.factor,
+          ", \"low_freq_factor\": ", rope.low_freq_factor,
+          ", \"high_freq_factor\": ", rope.high_freq_factor,
+          ", \"original_max_position_embeddings\": ", rope.original_context,
+          "}");
+  }
+  return "null";
+}
+
+std::string ConfigJson(const TinyModelOptions& options,
+                       const TinyTokenizer& tokenizer) {
+  const std::string name = options.architecture == "llama"   ? "Llama"
+                           : options.architecture == "qwen2" ? "Qwen2"
+                                                             : "Qwen3";
+  return Message(
+      "{\n  \"architectures\": [\"", name, "ForCausalLM\"],\n",
+      "  \"attention_bias\": false,\n",
+      "  \"bos_token_id\": ", tokenizer.end_of_text, ",\n",
+      "  \"eos_token_id\": ", tokenizer.turn_end, ",\n",
+      "  \"head_dim\": ", options.head_dim, ",\n",
+      "  \"hidden_act\": \"silu\",\n", "  \"hidden_size\": ", options.hidden,
+      ",\n", "  \"intermediate_size\": ", options.ffn, ",\n",
+      "  \"max_position_embeddings\": ", options.max_context, ",\n",
+      "  \"mlp_bias\": false,\n", "  \"model_type\": \"", options.architecture,
+      "\",\n", "  \"num_attention_heads\": ", options.heads, ",\n",
+      "  \"num_hidden_layers\": ", options.layers, ",\n",
+      "  \"num_key_value_heads\": ", options.kv_heads, ",\n",
+      "  \"rms_norm_eps\": 1e-05,\n",
+      "  \"rope_parameters\": ", RopeJson(options.rope), ",\n",
+      "  \"tie_word_embeddings\": ", options.tied_embeddings ? "true" : "false",
+      ",\n", "  \"vocab_size\": ", tokenizer.tokens.size(), "\n}\n");
+}
+
+std::string PreTokenizerJson(const TinyModelOptions& options) {
+  constexpr std::string_view kByteLevel =
+      R"({"type": "ByteLevel", "add_prefix_space": false,)"
+      R"( "trim_offsets": true, "use_regex": )";
+  if (options.architecture == "llama") {
+    return Message(R"({"type": "Sequence", "pretokenizers": [)",
+                   R"({"type": "Digits", "individual_digits": true}, )",
+                   kByteLevel, "true}]}");
+  }
+  return Message(R"({"type": "Sequence", "pretokenizers": [)",
+                 R"({"type": "Split", "pattern": {"Regex": )",
+                 Quoted(kQwen2Pattern),
+                 R"(}, "behavior": "Isolated", "invert": false}, )", kByteLevel,
+                 "false}]}");
+}
+
+std::string AddedJson(const TinyTokenizer& tokenizer) {
+  std::string out;
+  for (const auto& added : tokenizer.added) {
+    out += Message(out.empty() ? "" : ",", "\n    {\"id\": ", added.id,
+                   ", \"content\": ", Quoted(tokenizer.tokens[added.id]),
+                   ", \"single_word\": false, \"lstrip\": false,"
+                   " \"rstrip\": false, \"normalized\": false, \"special\": ",
+                   added.special ? "true" : "false", "}");
+  }
+  return out;
+}
+
+std::string TokenizerJson(const TinyModelOptions& options,
+                          const TinyTokenizer& tokenizer) {
+  std::string vocabulary, merges;
+  const std::size_t plain = tokenizer.tokens.size() - tokenizer.added.size();
+  for (std::size_t id = 0; id < plain; ++id) {
+    vocabulary += Message(id == 0 ? "" : ",", "\n      ",
+                          Quoted(tokenizer.tokens[id]), ": ", id);
+  }
+  for (const auto& [left, right] : tokenizer.merges) {
+    merges += Message(merges.empty() ? "" : ",", "\n      [", Quoted(left),
+                      ", ", Quoted(right), "]");
+  }
+  return Message(
+      "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n",
+      "  \"padding\": null,\n  \"added_tokens\": [", AddedJson(tokenizer),
+      "\n  ],\n  \"normalizer\": ",
+      options.architecture == "llama" ? "null" : R"({"type": "NFC"})",
+      ",\n  \"pre_tokenizer\": ", PreTokenizerJson(options),
+      ",\n  \"post_processor\": null,\n",
+      R"(  "decoder": {"type": "ByteLevel", "add_prefix_space": true,)",
+      R"( "trim_offsets": true, "use_regex": true},)", "\n",
+      "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n",
+      "    \"unk_token\": null,\n    \"continuing_subword_prefix\": null,\n",
+      "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n",
+      "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n",
+      "    \"vocab\": {", vocabulary, "\n    },\n    \"merges\": [", merges,
+      "\n    ]\n  }\n}\n");
+}
+
+std::string TokenizerConfigJson(const TinyTokenizer& tokenizer) {
+  const std::string end = Quoted(tokenizer.tokens[tokenizer.end_of_text]);
+  return Message(
+      "{\n  \"add_prefix_space\": false,\n  \"bos_token\": ", end,
+      ",\n  \"eos_token\": ", Quoted(tokenizer.tokens[tokenizer.turn_end]),
+      ",\n  \"pad_token\": ", end, ",\n  \"unk_token\": ", end,
+      ",\n  \"clean_up_tokenization_spaces\": false,\n",
+      "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n",
+      "  \"chat_template\": ", Quoted(kTinyChatTemplate), "\n}\n");
+}
+
+std::string Safetensors(const TinyModelOptions& options, int vocab_size) {
+  std::string header = R"({"__metadata__": {"format": "pt"})";
+  std::string data;
+  for (const TinyTensor& tensor : MakeTinyWeights(options, vocab_size)) {
+    const WeightType type =
+        tensor.shape.size() == 1 ? WeightType::kF32 : options.type;
+    std::string shape;
+    for (std::int64_t size : tensor.shape) {
+      shape += Message(shape.empty() ? "" : ", ", size);
+    }
+    const std::string bytes = Store(type, tensor.values);
+    header +=
+        Message(", ", Quoted(tensor.name), ": {\"dtype\": \"", TypeName(type),
+                "\", \"shape\": [", shape, "], \"data_offsets\": [",
+                data.size(), ", ", data.size() + bytes.size(), "]}");
+    data += bytes;
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) +
+         header + data;
+}
+
+}  // namespace
+
+kernels::Status WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (file) return kernels::OkStatus();
+  return kernels::DataLoss(Message(path, ": cannot be written"));
+}
+
+kernels::Status WriteTinyFolder(const TinyModelOptions& options,
+                                const std::string& folder) {
+  if (options.type != WeightType::kF32 && options.type != WeightType::kF16 &&
+      options.type != WeightType::kBF16) {
+    return kernels::InvalidArgument(
+        Message(folder, ": safetensors files hold f32, f16 and bf16 alone"));
+  }
+  std::error_code error;
+  std::filesystem::create_directory(folder, error);
+  if (error) {
+    return kernels::DataLoss(Message(folder, ": ", error.message()));
+  }
+  const TinyTokenizer tokenizer = MakeTinyTokenizer(options.merges);
+  const auto write = [&](const char* name, const std::string& bytes) {
+    return WriteFile(folder + "/" + name, bytes);
+  };
+  HF_RETURN_IF_ERROR(write("config.json", ConfigJson(options, tokenizer)));
+  HF_RETURN_IF_ERROR(
+      write("tokenizer.json", TokenizerJson(options, tokenizer)));
+  HF_RETURN_IF_ERROR(
+      write("tokenizer_config.json", TokenizerConfigJson(tokenizer)));
+  HF_RETURN_IF_ERROR(
+      write("generation_config.json",
+            Message("{\n  \"bos_token_id\": ", tokenizer.end_of_text,
+                    ",\n  \"eos_token_id\": [", tokenizer.turn_end, ", ",
+                    tokenizer.end_of_text, "]\n}\n")));
+  return write("model.safetensors",
+               Safetensors(options, static_cast<int>(tokenizer.tokens.size())));
+}
+
+}  // namespace holdfast::model::testing

@@ -1,0 +1,121 @@
+// The generated models as GGUF files.
+#include <string>
+#include <vector>
+
+#include "engine/model/testing/gguf_writer.h"
+#include "engine/model/testing/quantize.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_tokenizer.h"
+#include "engine/model/testing/tiny_weights.h"
+
+namespace holdfast::model::testing {
+namespace {
+
+using kernels::WeightType;
+
+void AddConfig(const TinyModelOptions& options, GgufWriter* writer) {
+  const std::string prefix = options.architecture + ".";
+  const auto size = [&](const char* key, int value) {
+    writer->AddU32(prefix + key, static_cast<std::uint32_t>(value));
+  };
+  writer->AddString("general.architecture", options.architecture);
+  writer->AddString("general.type", "model");
+  writer->AddString("general.name", options.merges
+                                        ? "tiny-" + options.architecture
+                                        : std::string("tiny-bytes"));
+  size("block_count", options.layers);
+  size("context_length", options.max_context);
+  size("embedding_length", options.hidden);
+  size("feed_forward_length", options.ffn);
+  size("attention.head_count", options.heads);
+  size("attention.head_count_kv", options.kv_heads);
+  size("attention.key_length", options.head_dim);
+  size("attention.value_length", options.head_dim);
+  size("rope.dimension_count", options.head_dim);
+  writer->AddF32(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+  writer->AddF32(prefix + "rope.freq_base",
+                 static_cast<float>(options.rope.theta));
+  if (options.rope.scaling == RopeConfig::Scaling::kLinear) {
+    writer->AddString(prefix + "rope.scaling.type", "linear");
+    writer->AddF32(prefix + "rope.scaling.factor",
+                   static_cast<float>(options.rope.factor));
+  }
+}
+
+void AddTokenizer(const TinyModelOptions& options,
+                  const TinyTokenizer& tokenizer, GgufWriter* writer) {
+  constexpr std::int32_t kNormal = 1, kControl = 3, kUser = 4;
+  writer->AddString("tokenizer.ggml.model", "gpt2");
+  writer->AddString("tokenizer.ggml.pre",
+                    options.architecture == "llama" ? "smollm" : "qwen2");
+  writer->AddStrings("tokenizer.ggml.tokens", tokenizer.tokens);
+  std::vector<std::int32_t> types(tokenizer.tokens.size(), kNormal);
+  for (const auto& added : tokenizer.added) {
+    types[added.id] = added.special ? kControl : kUser;
+  }
+  writer->AddInts("tokenizer.ggml.token_type", types);
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : tokenizer.merges) {
+    merges.push_back(left + " " + right);
+  }
+  writer->AddStrings("tokenizer.ggml.merges", merges);
+  writer->AddU32("tokenizer.ggml.bos_token_id", tokenizer.end_of_text);
+  writer->AddU32("tokenizer.ggml.eos_token_id", tokenizer.turn_end);
+  writer->AddU32("tokenizer.ggml.eot_token_id", tokenizer.end_of_text);
+  writer->AddU32("tokenizer.ggml.padding_token_id", tokenizer.end_of_text);
+  writer->AddBool("tokenizer.ggml.add_bos_token", false);
+  writer->AddString("tokenizer.chat_template", kTinyChatTemplate);
+}
+
+// GGUF has no key for llama3's scaling: converters write its effect.
+void AddRopeDivisors(const TinyModelOptions& options, GgufWriter* writer) {
+  if (options.rope.scaling != RopeConfig::Scaling::kLlama3) return;
+  RopeConfig plain = options.rope;
+  plain.scaling = RopeConfig::Scaling::kNone;
+  std::vector<float> divisors = InverseFrequencies(plain, options.head_dim, {});
+  const std::vector<float> scaled =
+      InverseFrequencies(options.rope, options.head_dim, {});
+  for (std::size_t i = 0; i < scaled.size(); ++i) divisors[i] /= scaled[i];
+  const std::int64_t shape[] = {static_cast<std::int64_t>(divisors.size())};
+  writer->AddTensor("rope_freqs.weight", WeightType::kF32, shape,
+                    Store(WeightType::kF32, divisors));
+}
+
+WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
+  if (tensor.shape.size() == 1) return WeightType::kF32;
+  const bool end = tensor.gguf_name == "token_embd.weight" ||
+                   tensor.gguf_name == "output.weight";
+  const bool four_bits =
+      options.type == WeightType::kQ4_0 || options.type == WeightType::kQ4_1;
+  return end && four_bits ? WeightType::kQ8_0 : options.type;
+}
+
+}  // namespace
+
+std::string TinyGguf(const TinyModelOptions& options,
+                     std::size_t* header_bytes) {
+  GgufWriter writer;
+  const TinyTokenizer tokenizer = MakeTinyTokenizer(options.merges);
+  AddConfig(options, &writer);
+  AddTokenizer(options, tokenizer, &writer);
+  for (TinyTensor& tensor :
+       MakeTinyWeights(options, static_cast<int>(tokenizer.tokens.size()))) {
+    if (options.architecture == "llama" &&
+        (tensor.gguf_name.ends_with("attn_q.weight") ||
+         tensor.gguf_name.ends_with("attn_k.weight"))) {
+      PairRows(options.head_dim, &tensor);
+    }
+    const WeightType type = TypeOf(options, tensor);
+    writer.AddTensor(tensor.gguf_name, type, tensor.shape,
+                     Store(type, tensor.values));
+  }
+  AddRopeDivisors(options, &writer);
+  return writer.Finish(header_bytes);
+}
+
+kernels::Status WriteTinyGguf(const TinyModelOptions& options,
+                              const std::string& path) {
+  return WriteFile(path, TinyGguf(options));
+}
+
+}  // namespace holdfast::model::testing

@@ -1,0 +1,55 @@
+// Generates small random models for tests and for machines without the demo
+// model: Llama family, as a GGUF file or a Hugging Face folder, with a
+// byte-level BPE tokenizer and a chat template. Standard library alone; the
+// same options give the same bytes on every machine.
+#ifndef HOLDFAST_ENGINE_MODEL_TESTING_TINY_MODEL_H_
+#define HOLDFAST_ENGINE_MODEL_TESTING_TINY_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/model/rope.h"
+#include "kernels/backend.h"
+#include "kernels/status.h"
+
+namespace holdfast::model::testing {
+
+struct TinyModelOptions {
+  // "llama" (smollm pre-tokenizer), "qwen2" (q, k, v biases) or "qwen3" (q and
+  // k norms; both with qwen2's pre-tokenizer).
+  std::string architecture = "llama";
+  int hidden = 128;
+  int layers = 3;
+  int heads = 2;
+  int kv_heads = 1;
+  int head_dim = 64;
+  int ffn = 256;
+  int max_context = 32768;  // tokens
+  bool tied_embeddings = false;
+  RopeConfig rope = {.theta = 100000};
+  // True: 1,024 tokens with merges. False: a token a byte, 263 tokens.
+  bool merges = true;
+  // Storage of matrices; with 4-bit types the embedding and the head are Q8_0.
+  // Folders take F32, F16 and BF16.
+  kernels::WeightType type = kernels::WeightType::kF32;
+  std::uint64_t seed = 1;
+};
+
+// The bytes of a GGUF file. header_bytes, when given, gets the size of what
+// precedes the tensors' data.
+std::string TinyGguf(const TinyModelOptions& options,
+                     std::size_t* header_bytes = nullptr);
+
+// Errors name the path.
+kernels::Status WriteTinyGguf(const TinyModelOptions& options,
+                              const std::string& path);
+// Makes the folder; its parent must exist.
+kernels::Status WriteTinyFolder(const TinyModelOptions& options,
+                                const std::string& folder);
+// Replaces the file.
+kernels::Status WriteFile(const std::string& path, const std::string& bytes);
+
+}  // namespace holdfast::model::testing
+
+#endif  // HOLDFAST_ENGINE_MODEL_TESTING_TINY_MODEL_H_

@@ -1,0 +1,20 @@
+// The generated models that have a name: one for each thing an adapter can do
+// differently. Golden files are made of them.
+#ifndef HOLDFAST_ENGINE_MODEL_TESTING_TINY_VARIANTS_H_
+#define HOLDFAST_ENGINE_MODEL_TESTING_TINY_VARIANTS_H_
+
+#include <optional>
+#include <string_view>
+
+#include "engine/model/testing/tiny_model.h"
+
+namespace holdfast::model::testing {
+
+// "tiny-llama", "tiny-bytes", "tiny-llama3" (llama3 rotary scaling, tied
+// embeddings), "tiny-linear" (linear scaling), "tiny-qwen2", "tiny-qwen3"
+// (heads wider than hidden / heads); none for another name.
+std::optional<TinyModelOptions> TinyVariant(std::string_view name);
+
+}  // namespace holdfast::model::testing
+
+#endif  // HOLDFAST_ENGINE_MODEL_TESTING_TINY_VARIANTS_H_
