@@ -33,6 +33,9 @@ inline constexpr milliseconds kEngineQueue{1800000};
 // A chat template has this long for a prompt, waiting for other renders
 // included.
 inline constexpr milliseconds kTemplateRender{10000};
+// An engine that refuses a request says so within this; after it a stream's
+// head is sent, and a refusal can only be an event in the stream.
+inline constexpr milliseconds kRefusal{500};
 // The model's tokenizer travels and is built within this.
 inline constexpr milliseconds kTokenizerLoad{30000};
 // SSE comment lines while a prefill runs; clients give up after 10 to 300 s.
