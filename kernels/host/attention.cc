@@ -13,6 +13,9 @@ constexpr int kRowBatch = 16;
 // Partial results of one batch, unless one row needs more.
 constexpr std::size_t kPartialFloats = std::size_t{1} << 19;
 
+// From this many (token, head) rows of a KV head on, unpacking tiles pays.
+constexpr int kManyRows = 24;
+
 static_assert(kTileKeys == kBlockTokens, "a tile is a block's rows");
 
 int TilesOf(int position) { return position / kTileKeys + 1; }
@@ -37,7 +40,8 @@ Status HostAttention::Prepare(const Limits& limits) {
       partials_,
       HostMemory::Make(std::max(one_row, kPartialFloats) * sizeof(float),
                        "attention partial results"));
-  thread_floats_ = heads * kTileKeys + kPartialHeader + dims;
+  thread_floats_ = std::max(heads * kTileKeys + kPartialHeader + dims,
+                            PrefillScratchFloats(limits.max_head_dim));
   HF_ASSIGN_OR_RETURN(
       thread_scratch_,
       HostMemory::Make(thread_floats_ * pool_.threads() * sizeof(float),
@@ -46,6 +50,10 @@ Status HostAttention::Prepare(const Limits& limits) {
 }
 
 void HostAttention::Run(const AttentionCall& call, const RowSpan& span) {
+  if (span.rows * (call.heads / call.shape.kv_heads) >= kManyRows) {
+    RunMany(call, span);
+    return;
+  }
   const int last = span.position + span.rows - 1;
   const std::size_t row_floats =
       TilesOf(last) * call.heads *
@@ -56,6 +64,36 @@ void HostAttention::Run(const AttentionCall& call, const RowSpan& span) {
   for (int first = 0; first < span.rows; first += batch) {
     RunRows(call, span, first, std::min(batch, span.rows - first));
   }
+}
+
+void HostAttention::RunMany(const AttentionCall& call, const RowSpan& span) {
+  const int dims = call.shape.head_dim;
+  PrefillChunk whole;
+  whole.shape = call.shape;
+  whole.group = call.heads / call.shape.kv_heads;
+  whole.position = span.position;
+  whole.written = span.position + span.rows;
+  whole.blocks = span.blocks;
+  whole.k_offset = KOffset(call.shape, call.layer);
+  whole.v_offset = VOffset(call.shape, call.layer);
+  whole.q =
+      call.q + static_cast<std::int64_t>(span.first_row) * call.row_stride;
+  whole.q_stride = call.row_stride;
+  whole.scale = call.scale;
+  whole.out_stride = static_cast<std::int64_t>(call.heads) * dims;
+  whole.out = call.out + span.first_row * whole.out_stride;
+
+  const int rows = span.rows * whole.group;
+  const int chunks = (rows + kPrefillRows - 1) / kPrefillRows;
+  pool_.For(chunks * call.shape.kv_heads, [&](int task, int thread) {
+    PrefillChunk chunk = whole;
+    // Later rows see more keys: the longest tasks first.
+    chunk.first_row = (chunks - 1 - task / call.shape.kv_heads) * kPrefillRows;
+    chunk.rows = std::min(kPrefillRows, rows - chunk.first_row);
+    chunk.kv_head = task % call.shape.kv_heads;
+    chunk.scratch = thread_scratch_.floats() + thread * thread_floats_;
+    kernels_.prefill(chunk);
+  });
 }
 
 void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,

@@ -36,6 +36,8 @@ class HostAttention {
   // Rows [first, first + rows) of the span, each against tiles read in place.
   void RunRows(const AttentionCall& call, const RowSpan& span, int first,
                int rows);
+  // All rows of the span, tiles unpacked once for many rows.
+  void RunMany(const AttentionCall& call, const RowSpan& span);
 
   const AttentionKernels& kernels_;
   ThreadPool& pool_;

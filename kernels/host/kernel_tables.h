@@ -71,15 +71,50 @@ struct KvTile {
   const std::byte* v = nullptr;
 };
 
+// Many rows of one sequence that share a KV head. A row is a (token, query
+// head) pair: row i of the sequence's launch is token i / group, head
+// kv_head * group + i % group.
+struct PrefillChunk {
+  KvShape shape;
+  int kv_head = 0;
+  int group = 1;      // query heads of a KV head
+  int position = 0;   // of token 0
+  int written = 0;    // rows of the pool below this are written
+  int first_row = 0;  // rows [first_row, first_row + rows) are computed
+  int rows = 0;       // at most kPrefillRows
+  std::byte* const* blocks = nullptr;
+  std::size_t k_offset = 0;  // of the layer's K and V in a block
+  std::size_t v_offset = 0;
+  const float* q = nullptr;  // of token 0, not scaled
+  std::int64_t q_stride = 0;
+  float scale = 0.0f;
+  float* out = nullptr;  // of token 0
+  std::int64_t out_stride = 0;
+  float* scratch = nullptr;  // PrefillScratchFloats
+};
+// Enough rows that unpacking a tile of keys for them costs little; a multiple
+// of every row tile.
+inline constexpr int kPrefillRows = 192;
+// Rows whose scores stay in the first-level cache.
+inline constexpr int kScoreRows = 24;
+
+constexpr std::size_t PrefillScratchFloats(int head_dim) {
+  const std::size_t dims = head_dim + kPanelColumns;  // panels are whole
+  return 2 * kTileKeys * dims + kPrefillRows * (2 * dims + kPartialHeader) +
+         kScoreRows * (kTileKeys + dims + 2);
+}
+
 struct AttentionKernels {
   // q: heads x head_dim, scaled. Keys 0 to keys - 1 of the tile; later rows of
-  // it are not read as numbers. scores: scratch of heads x kTileKeys.
+  // it are not used as numbers. scores: scratch of heads x kTileKeys.
   void (*tile)(const KvShape& shape, const KvTile& tile, int keys,
                const float* q, int heads, float* scores, float* partials);
   // Combines the partial results of tiles 0 to tiles - 1, `stride` floats
   // apart, and writes the head's head_dim outputs.
   void (*combine)(const float* partials, int tiles, std::size_t stride,
                   int head_dim, float* scratch, float* out);
+  // All tiles and the combination of many rows.
+  void (*prefill)(const PrefillChunk& chunk);
 };
 
 // Null where the target has no kernels.

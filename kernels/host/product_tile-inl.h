@@ -1,6 +1,5 @@
-// Products of many rows: a register tile of row_tile rows x 2 vectors over
-// weights that were widened into the first-level cache; included once per
-// target.
+// Products of many rows: register tiles over weights that were widened into
+// the first-level cache; included once per target.
 #if defined(HOLDFAST_KERNELS_HOST_PRODUCT_TILE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef HOLDFAST_KERNELS_HOST_PRODUCT_TILE_INL_H_
@@ -15,7 +14,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/host/kernel_tables.h"
-#include "kernels/host/repeat.h"
+#include "kernels/host/register_tile-inl.h"
 #include "kernels/host/vector_math-inl.h"
 #include "kernels/host/widen-inl.h"
 
@@ -24,80 +23,18 @@ namespace holdfast::kernels {
 namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
-// 2 accumulators a row, 2 weights and a broadcast must fit the registers:
-// 16 in AVX2, 32 elsewhere.
-#if HWY_TARGET == HWY_AVX2
-inline constexpr int kRowTile = 6;
-#else
-inline constexpr int kRowTile = 12;
-#endif
-
-#define HF_START(r)                                        \
-  VF c0_##r = hn::Zero(d);                                 \
-  VF c1_##r = hn::Zero(d);                                 \
-  if constexpr (kRows > r) {                               \
-    if (!first) {                                          \
-      c0_##r = hn::LoadU(d, out + r * out_stride);         \
-      c1_##r = hn::LoadU(d, out + r * out_stride + lanes); \
-    }                                                      \
-  }
-#define HF_ACCUMULATE(r)                \
-  if constexpr (kRows > r) {            \
-    const VF a = hn::Set(d, x[r]);      \
-    c0_##r = hn::MulAdd(a, w0, c0_##r); \
-    c1_##r = hn::MulAdd(a, w1, c1_##r); \
-  }
-#define HF_STORE(r)                                      \
-  if constexpr (kRows > r) {                             \
-    hn::StoreU(c0_##r, d, out + r * out_stride);         \
-    hn::StoreU(c1_##r, d, out + r * out_stride + lanes); \
-  }
-
-// kRows rows x 2 vectors of columns. x: [k][kRows]; w: [k][2 vectors].
-template <int kRows>
-HWY_NOINLINE void MultiplyTile(const float* HWY_RESTRICT x,
-                               const float* HWY_RESTRICT w, int k_count,
-                               bool first, float* HWY_RESTRICT out,
-                               std::int64_t out_stride) {
-  const DF d;
-  const int lanes = LaneCount();
-  HF_REPEAT_12(HF_START)
-  for (int k = 0; k < k_count; ++k) {
-    const VF w0 = hn::LoadU(d, w);
-    const VF w1 = hn::LoadU(d, w + lanes);
-    HF_REPEAT_12(HF_ACCUMULATE)
-    x += kRows;
-    w += 2 * lanes;
-  }
-  HF_REPEAT_12(HF_STORE)
-}
-
-#undef HF_START
-#undef HF_ACCUMULATE
-#undef HF_STORE
-
-// The last tile of a block has 1 to kRowTile - 1 rows.
-template <int kRows>
-void MultiplyTailTile(int rows, const float* x, const float* w, int k_count,
-                      bool first, float* out, std::int64_t out_stride) {
-  if (rows == kRows) {
-    MultiplyTile<kRows>(x, w, k_count, first, out, out_stride);
-  } else if constexpr (kRows > 1) {
-    MultiplyTailTile<kRows - 1>(rows, x, w, k_count, first, out, out_stride);
-  }
-}
-
 // All row tiles against one column pair of vectors.
 HWY_INLINE void MultiplyRows(const float* x, int rows, const float* w,
                              int k_count, bool first, float* out,
                              std::int64_t out_stride) {
   int r = 0;
   for (; r + kRowTile <= rows; r += kRowTile) {
-    MultiplyTile<kRowTile>(x + static_cast<std::ptrdiff_t>(r) * k_count, w,
-                           k_count, first, out + r * out_stride, out_stride);
+    MultiplyTile<kRowTile, PackedRows>(
+        x + static_cast<std::ptrdiff_t>(r) * k_count, w, k_count, first,
+        out + r * out_stride, out_stride);
   }
   if (r < rows) {
-    MultiplyTailTile<kRowTile - 1>(
+    MultiplyTailTile<PackedRows>(
         rows - r, x + static_cast<std::ptrdiff_t>(r) * k_count, w, k_count,
         first, out + r * out_stride, out_stride);
   }

@@ -1,0 +1,71 @@
+// Numbers of the pool as float vectors; included once per target.
+#if defined(HOLDFAST_KERNELS_HOST_STATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOLDFAST_KERNELS_HOST_STATE_INL_H_
+#undef HOLDFAST_KERNELS_HOST_STATE_INL_H_
+#else
+#define HOLDFAST_KERNELS_HOST_STATE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/backend.h"
+#include "kernels/host/kv_layout.h"
+#include "kernels/host/vector_math-inl.h"
+#include "kernels/host/widen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace holdfast::kernels {
+namespace HWY_NAMESPACE {
+#if HF_TARGET_HAS_KERNELS
+
+// Numbers [index, index + lanes) of a V view.
+template <StateType kState>
+HWY_INLINE VF LoadState(const std::byte* view, std::size_t index) {
+  if constexpr (kState == StateType::kBF16) {
+    return LoadBf16(view + index * 2);
+  } else {
+    return hn::LoadU(DF(), reinterpret_cast<const float*>(view) + index);
+  }
+}
+
+// Where the lanes of keys [key, key + lanes) of one KV head start; key is a
+// multiple of the lane count.
+HWY_INLINE const std::byte* KeyLanes(const KvShape& shape, const std::byte* k,
+                                     int key, int kv_head) {
+  return k + KIndex(shape, key, kv_head, 0) * shape.ElementBytes();
+}
+
+// Bytes between a key's numbers `dim` and `dim + 2` in either layout: dim
+// pairs of bf16 are as wide as one float.
+template <StateType kState>
+inline constexpr std::size_t kKeyPairBytes = (kState == StateType::kBF16 ? 1
+                                                                         : 2) *
+                                             4 * kGranuleTokens;
+
+// Numbers `dim` and `dim + 1` (dim even) of the keys at `lanes`.
+template <StateType kState>
+HWY_INLINE void LoadKeyPair(const std::byte* lanes, int dim, VF& even,
+                            VF& odd) {
+  const DF d;
+  const std::byte* p = lanes + dim / 2 * kKeyPairBytes<kState>;
+  if constexpr (kState == StateType::kBF16) {
+    const DU du;
+    const auto pairs = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(p));
+    even = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+    odd = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+  } else {
+    const auto* numbers = reinterpret_cast<const float*>(p);
+    even = hn::LoadU(d, numbers);
+    odd = hn::LoadU(d, numbers + kGranuleTokens);
+  }
+}
+
+#endif  // HF_TARGET_HAS_KERNELS
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace holdfast::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
