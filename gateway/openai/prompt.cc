@@ -1,0 +1,228 @@
+#include "gateway/openai/prompt.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gateway/openai/json.h"
+#include "gateway/tokenizer/prompt_cache.h"
+#include "gateway/tokenizer/protect_specials.h"
+#include "gateway/tokenizer/tokenizer.h"
+
+namespace holdfast::openai {
+namespace {
+
+constexpr std::string_view kThink = "<think>";
+
+void CollectStrings(const Json& json, std::vector<std::string_view>* strings) {
+  if (json.is_string()) {
+    strings->push_back(json.get_ref<const std::string&>());
+  } else if (json.is_array()) {
+    for (const Json& entry : json) CollectStrings(entry, strings);
+  } else if (json.is_object()) {
+    for (const auto& [key, value] : json.get_ref<const Json::object_t&>()) {
+      strings->push_back(key);
+      CollectStrings(value, strings);
+    }
+  }
+}
+
+// Breaks texts of special tokens in whatever the client wrote, names of
+// parameters included.
+class Protection {
+ public:
+  Protection(const gateway::SpecialProtector& protector, char32_t sentinel)
+      : protector_(protector), sentinel_(sentinel) {}
+
+  std::string Text(const std::string& text) const {
+    return protector_.Protect(text, sentinel_);
+  }
+
+  Json Value(const Json& json) const {
+    if (json.is_string()) return Text(json.get_ref<const std::string&>());
+    if (json.is_array()) {
+      Json result = Json::array();
+      for (const Json& entry : json) result.push_back(Value(entry));
+      return result;
+    }
+    if (json.is_object()) {
+      Json::object_t result;
+      for (const auto& [key, value] : json.get_ref<const Json::object_t&>()) {
+        result.push_back(Json::object_t::value_type(Text(key), Value(value)));
+      }
+      return result;
+    }
+    return json;
+  }
+
+  // An assistant's turn stays as it is: what the model wrote as tokens must
+  // come back as tokens. Keys and the role are our own.
+  Json Message(const Json& message) const {
+    if (message["role"] == "assistant") return message;
+    Json result = Json::object();
+    for (const auto& [key, value] : message.items()) {
+      result[key] = key == "role" ? value : Value(value);
+    }
+    return result;
+  }
+
+  // Argument names are variables of the template.
+  Json Arguments(const Json& arguments) const {
+    Json result = Json::object();
+    for (const auto& [key, value] : arguments.items()) {
+      result[key] = Value(value);
+    }
+    return result;
+  }
+
+ private:
+  const gateway::SpecialProtector& protector_;
+  const char32_t sentinel_;
+};
+
+ApiOr<char32_t> ChooseSentinel(const ChatRequest& request) {
+  std::vector<std::string_view> strings;
+  CollectStrings(request.messages, &strings);
+  CollectStrings(request.tools, &strings);
+  CollectStrings(request.template_kwargs, &strings);
+  const std::optional<char32_t> sentinel = gateway::PickSentinel(strings);
+  if (!sentinel) {
+    return FieldError("messages",
+                      "every noncharacter from U+FDD0 to U+FDEF is in use");
+  }
+  return *sentinel;
+}
+
+templates::RenderInput ToRenderInput(const ChatRequest& request,
+                                     const Protection& protection) {
+  templates::RenderInput input;
+  for (const Json& message : request.messages) {
+    input.messages.push_back(protection.Message(message));
+  }
+  input.tools = protection.Value(request.tools);
+  input.kwargs = protection.Arguments(request.template_kwargs);
+  return input;
+}
+
+bool EndsInReasoning(std::string_view text,
+                     const gateway::Tokenizer& tokenizer) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
+    text.remove_suffix(1);
+  }
+  return text.ends_with(kThink) && tokenizer.FindAdded(kThink).has_value();
+}
+
+// A request that must leave no trace keeps no tokens in the gateway either.
+absl::StatusOr<std::vector<std::uint32_t>> Encode(
+    const CommonRequest& request, const PromptParts& parts,
+    const std::string& text, const gateway::EncodeOptions& options) {
+  if (request.cache_mode != CacheMode::kDefault) {
+    return parts.tokenizer->Encode(text, options);
+  }
+  absl::StatusOr<gateway::EncodedPrompt> encoded =
+      parts.cache->Encode(text, options);
+  if (!encoded.ok()) return encoded.status();
+  return std::move(encoded->ids);
+}
+
+ApiOr<BuiltPrompt> Finish(absl::StatusOr<std::vector<std::uint32_t>> ids,
+                          const char* field, const PromptParts& parts) {
+  if (!ids.ok()) return FromStatus(ids.status(), field);
+  if (ids->empty()) return FieldError(field, "gives an empty prompt");
+  BuiltPrompt prompt;
+  prompt.ids = std::move(*ids);
+  prompt.messages = parts.marks->Find(prompt.ids);
+  return prompt;
+}
+
+ApiOr<std::string> ForcedText(const Force& force, const BuiltPrompt& prompt,
+                              const gateway::Tokenizer& tokenizer) {
+  std::string text;
+  if (!force.reasoning.empty()) {
+    if (!tokenizer.FindAdded(kThink) || !tokenizer.FindAdded("</think>")) {
+      return FieldError("holdfast.force.reasoning",
+                        "the model has no <think> and </think> tokens");
+    }
+    if (!prompt.ends_in_reasoning) text += "<think>\n";
+    text += force.reasoning;
+  }
+  if (!force.reasoning.empty() || prompt.ends_in_reasoning) {
+    text += "\n</think>\n\n";
+  }
+  text += force.text;
+  bool first = force.text.empty();
+  for (const Json& call : force.tool_calls) {
+    if (!first) text += '\n';
+    first = false;
+    text += fmt::format("<tool_call>\n{}\n</tool_call>", DumpLikePython(call));
+  }
+  return text;
+}
+
+}  // namespace
+
+ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
+                               const PromptParts& parts) {
+  if (parts.chat_template == nullptr) {
+    return FieldError("messages",
+                      "the model has no chat template: use /v1/completions");
+  }
+  const ApiOr<char32_t> sentinel = ChooseSentinel(request);
+  if (!sentinel.ok()) return sentinel.error();
+  const Protection protection(*parts.protector, *sentinel);
+  const absl::StatusOr<std::string> text =
+      parts.chat_template->Render(ToRenderInput(request, protection));
+  if (!text.ok()) return FromStatus(text.status(), "messages");
+  gateway::EncodeOptions options;  // a template writes the bos token itself
+  options.sentinel = *sentinel;
+  ApiOr<BuiltPrompt> prompt =
+      Finish(Encode(request, parts, *text, options), "messages", parts);
+  if (prompt.ok()) {
+    prompt->ends_in_reasoning = EndsInReasoning(*text, *parts.tokenizer);
+  }
+  return prompt;
+}
+
+ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,
+                               const PromptParts& parts) {
+  if (const auto* ids =
+          std::get_if<std::vector<std::uint32_t>>(&request.prompt)) {
+    return Finish(*ids, "prompt", parts);
+  }
+  const std::string& text = std::get<std::string>(request.prompt);
+  const TokenizerSpec& spec = parts.tokenizer->spec();
+  gateway::EncodeOptions options;
+  options.add_bos = spec.add_bos && (spec.bos_token.empty() ||
+                                     !text.starts_with(spec.bos_token));
+  return Finish(Encode(request, parts, text, options), "prompt", parts);
+}
+
+ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
+                                            const BuiltPrompt& prompt,
+                                            const PromptParts& parts) {
+  const gateway::Tokenizer& tokenizer = *parts.tokenizer;
+  if (force.ids) {
+    for (const std::uint32_t id : *force.ids) {
+      if (id >= tokenizer.vocab_size()) {
+        return FieldError("holdfast.force.ids",
+                          fmt::format("{} is no token id below {}", id,
+                                      tokenizer.vocab_size()));
+      }
+    }
+    return *force.ids;
+  }
+  const ApiOr<std::string> text = ForcedText(force, prompt, tokenizer);
+  if (!text.ok()) return text.error();
+  absl::StatusOr<std::vector<std::uint32_t>> ids =
+      tokenizer.Encode(*text, gateway::EncodeOptions{});
+  if (!ids.ok()) return FromStatus(ids.status(), "holdfast.force");
+  std::optional<std::uint32_t> end = parts.marks->end_of_turn();
+  if (!end && !tokenizer.spec().eos_ids.empty()) {
+    end = tokenizer.spec().eos_ids.front();
+  }
+  if (end) ids->push_back(*end);
+  return *std::move(ids);
+}
+
+}  // namespace holdfast::openai

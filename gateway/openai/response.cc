@@ -1,0 +1,201 @@
+#include "gateway/openai/response.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gateway/openai/json.h"
+#include "gateway/openai/logprobs.h"
+
+namespace holdfast::openai {
+namespace {
+
+const char* Name(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string hex;
+  for (const char byte : bytes) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return hex;
+}
+
+Json HexOrNull(const std::string& bytes) {
+  return bytes.empty() ? Json(nullptr) : Json(Hex(bytes));
+}
+
+Json Head(const AnswerHead& head, const char* object) {
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created_unix_s},
+          {"model", head.model},
+          {"system_fingerprint", head.system_fingerprint}};
+}
+
+Json Choice(Json body, const char* body_name, Json logprobs, Json finish) {
+  return Json::array({{{"index", 0},
+                       {body_name, std::move(body)},
+                       {"logprobs", std::move(logprobs)},
+                       {"finish_reason", std::move(finish)}}});
+}
+
+Json StreamHead(const AnswerHead& head, const char* object,
+                bool include_usage) {
+  Json chunk = Head(head, object);
+  chunk["choices"] = Json::array();
+  if (include_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+}  // namespace
+
+std::string ChatId(std::uint64_t random_high, std::uint64_t random_low) {
+  return fmt::format("chatcmpl-{:016x}{:016x}", random_high, random_low);
+}
+
+std::string CompletionId(std::uint64_t random_high, std::uint64_t random_low) {
+  return fmt::format("cmpl-{:016x}{:016x}", random_high, random_low);
+}
+
+std::string SystemFingerprint(std::string_view fingerprint) {
+  return "fp_" + Hex(fingerprint.substr(0, 6));
+}
+
+Json HoldfastJson(const HoldfastReport& report) {
+  Json by_source = Json::object();
+  for (const auto& [source, tokens] : report.cached_by_source) {
+    by_source[source] = tokens;
+  }
+  Json json = {
+      {"cache_source", report.cache_source},
+      {"cached_by_source", std::move(by_source)},
+      {"resumed_at_tokens", report.resumed_at_tokens},
+      {"computed_tokens", report.computed_tokens},
+      {"queue_ms", report.queue_ms},
+      {"prefill_ms", report.prefill_ms},
+      {"decode_ms", report.decode_ms},
+      {"miss_reason",
+       report.miss_reason.empty() ? Json(nullptr) : Json(report.miss_reason)}};
+  if (report.seed) json["seed"] = *report.seed;
+  if (report.prompt_ids) json["prompt_ids"] = *report.prompt_ids;
+  if (report.output_ids) json["output_ids"] = *report.output_ids;
+  if (report.digests) {
+    json["digests"] = {
+        {"first_logits", HexOrNull(report.digests->first_logits)},
+        {"resumed", HexOrNull(report.digests->resumed)},
+        {"prompt_end", HexOrNull(report.digests->prompt_end)},
+        {"end", HexOrNull(report.digests->end)}};
+  }
+  return json;
+}
+
+Json UsageJson(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens",
+           std::uint64_t{usage.prompt_tokens} + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+Json ChatCompletion(const AnswerHead& head, const Answer& answer) {
+  Json body = Head(head, "chat.completion");
+  Json message = {{"role", "assistant"}, {"content", answer.text}};
+  body["choices"] =
+      Choice(std::move(message), "message",
+             answer.logprobs ? ChatLogprobs(*answer.logprobs) : Json(nullptr),
+             Name(answer.finish));
+  body["usage"] = UsageJson(answer.usage);
+  body["holdfast"] = HoldfastJson(answer.holdfast);
+  return body;
+}
+
+ChatChunks::ChatChunks(AnswerHead head, bool include_usage)
+    : head_(std::move(head)), include_usage_(include_usage) {}
+
+Json ChatChunks::Chunk() const {
+  return StreamHead(head_, "chat.completion.chunk", include_usage_);
+}
+
+Json ChatChunks::Role() const {
+  Json chunk = Chunk();
+  chunk["choices"] = Choice({{"role", "assistant"}, {"content", ""}}, "delta",
+                            nullptr, nullptr);
+  return chunk;
+}
+
+Json ChatChunks::Content(const std::string& text,
+                         const std::vector<TokenLogprobs>* logprobs) const {
+  Json chunk = Chunk();
+  chunk["choices"] = Choice(
+      {{"content", text}}, "delta",
+      logprobs != nullptr ? ChatLogprobs(*logprobs) : Json(nullptr), nullptr);
+  return chunk;
+}
+
+Json ChatChunks::Finish(FinishReason reason,
+                        const HoldfastReport& report) const {
+  Json chunk = Chunk();
+  chunk["choices"] = Choice(Json::object(), "delta", nullptr, Name(reason));
+  chunk["holdfast"] = HoldfastJson(report);
+  return chunk;
+}
+
+Json ChatChunks::UsageOnly(const Usage& usage) const {
+  Json chunk = Chunk();
+  chunk["usage"] = UsageJson(usage);
+  return chunk;
+}
+
+Json Completion(const AnswerHead& head, const Answer& answer) {
+  Json body = Head(head, "text_completion");
+  body["choices"] = Choice(
+      answer.text, "text",
+      answer.logprobs ? CompletionLogprobs(*answer.logprobs, 0) : Json(nullptr),
+      Name(answer.finish));
+  body["usage"] = UsageJson(answer.usage);
+  body["holdfast"] = HoldfastJson(answer.holdfast);
+  return body;
+}
+
+CompletionChunks::CompletionChunks(AnswerHead head, bool include_usage)
+    : head_(std::move(head)), include_usage_(include_usage) {}
+
+Json CompletionChunks::Chunk() const {
+  return StreamHead(head_, "text_completion", include_usage_);
+}
+
+Json CompletionChunks::Text(const std::string& text,
+                            const std::vector<TokenLogprobs>* logprobs) {
+  Json chunk = Chunk();
+  Json logprobs_json;
+  if (logprobs != nullptr) {
+    logprobs_json = CompletionLogprobs(*logprobs, offset_);
+    for (const TokenLogprobs& token : *logprobs) {
+      offset_ += CharactersStarted(token.sampled.bytes);
+    }
+  }
+  chunk["choices"] = Choice(text, "text", std::move(logprobs_json), nullptr);
+  return chunk;
+}
+
+Json CompletionChunks::Finish(FinishReason reason,
+                              const HoldfastReport& report) const {
+  Json chunk = Chunk();
+  chunk["choices"] = Choice("", "text", nullptr, Name(reason));
+  chunk["holdfast"] = HoldfastJson(report);
+  return chunk;
+}
+
+Json CompletionChunks::UsageOnly(const Usage& usage) const {
+  Json chunk = Chunk();
+  chunk["usage"] = UsageJson(usage);
+  return chunk;
+}
+
+std::string SseData(const Json& json) {
+  return fmt::format("data: {}\n\n", Dump(json));
+}
+
+}  // namespace holdfast::openai
