@@ -1,0 +1,78 @@
+#include "cachesvc/server.h"
+
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "shared/attach/paths.h"
+#include "shared/daemon.h"
+#include "shared/deadlines.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// Control calls of a few clients; the bound keeps a flood of them small.
+constexpr int kMaxGrpcThreads = 16;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(Config config) {
+  if (absl::Status status = config.Validate(); !status.ok()) return status;
+  auto staging = MemfdArena::Create("holdfast-staging", config.staging_bytes(),
+                                    ArenaWriters::kEveryHolder);
+  if (!staging.ok()) return staging.status();
+  std::unique_ptr<Server> server(
+      new Server(std::move(config), *std::move(staging)));
+  attach::AttachServerOptions options;
+  options.socket_path = attach::AttachSocketPath(server->config_.run_dir);
+  options.staging = &server->staging_;
+  options.staging_slots = server->config_.staging_slots();
+  auto attach = attach::AttachServer::Start(std::move(options));
+  if (!attach.ok()) return attach.status();
+  server->attach_ = *std::move(attach);
+  if (absl::Status status = server->StartGrpc(); !status.ok()) return status;
+  return server;
+}
+
+Server::Server(Config config, MemfdArena staging)
+    : config_(std::move(config)), staging_(std::move(staging)) {}
+
+Server::~Server() { Stop(); }
+
+absl::Status Server::StartGrpc() {
+  const std::string path = attach::CacheSocketPath(config_.run_dir);
+  absl::StatusOr<std::string> target = UnixTarget(path);
+  if (!target.ok()) return target.status();
+  cache_ = std::make_unique<CacheService>(*attach_, layouts_);
+  admin_ = std::make_unique<AdminService>(config_, *attach_, layouts_);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("cachesvc").SetMaxThreads(kMaxGrpcThreads));
+  int bound = 0;
+  builder.AddListeningPort(*target, grpc::InsecureServerCredentials(), &bound);
+  builder.RegisterService(cache_.get());
+  builder.RegisterService(admin_.get());
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || bound == 0)
+    return absl::UnavailableError(fmt::format("listen on {}", path));
+  return absl::OkStatus();
+}
+
+void Server::BeginDrain() {
+  attach_->RefuseNew();
+  if (auto* health = grpc_->GetHealthCheckService())
+    health->SetServingStatus(false);
+}
+
+void Server::Stop() {
+  if (attach_ != nullptr) attach_->Stop();
+  if (grpc_ != nullptr) {
+    grpc_->Shutdown(std::chrono::system_clock::now() + deadlines::kControl);
+    grpc_.reset();
+  }
+}
+
+}  // namespace holdfast::cachesvc

@@ -1,0 +1,58 @@
+// The cache service as one object: staging memory, attach socket, gRPC.
+#ifndef HOLDFAST_CACHESVC_SERVER_H_
+#define HOLDFAST_CACHESVC_SERVER_H_
+
+#include <chrono>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cachesvc/attach/announced_layout.h"
+#include "cachesvc/config.h"
+#include "cachesvc/service/admin_service.h"
+#include "cachesvc/service/cache_service.h"
+#include "grpcpp/grpcpp.h"
+#include "shared/arena/memfd_arena.h"
+#include "shared/attach/attach_server.h"
+
+namespace holdfast::cachesvc {
+
+// Serves from Start() on. Thread-safe but for Stop().
+class Server {
+ public:
+  // The run directory exists, and the caller holds the lock that says that no
+  // other process serves its sockets.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(Config config);
+  ~Server();
+
+  attach::AttachServerState state() const { return attach_->state(); }
+  // True when the attach thread goes round within `deadline`.
+  bool Responds(std::chrono::milliseconds deadline) {
+    return attach_->Responds(deadline);
+  }
+
+  // First step of a stop: health says NOT_SERVING, new engines are refused, the
+  // attached one is served on.
+  void BeginDrain();
+  // Waits at most `deadline` for the engine to detach; true when none is.
+  bool WaitDetached(std::chrono::milliseconds deadline) const {
+    return attach_->WaitDetached(deadline);
+  }
+  // Detaches an engine that is still there and ends every call. Idempotent.
+  void Stop();
+
+ private:
+  Server(Config config, MemfdArena staging);
+  absl::Status StartGrpc();
+
+  const Config config_;
+  const MemfdArena staging_;
+  LayoutBook layouts_;
+  std::unique_ptr<attach::AttachServer> attach_;
+  std::unique_ptr<CacheService> cache_;
+  std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<grpc::Server> grpc_;
+};
+
+}  // namespace holdfast::cachesvc
+
+#endif  // HOLDFAST_CACHESVC_SERVER_H_
