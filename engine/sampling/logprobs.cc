@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/sampling/exact_math.h"
+#include "engine/sampling/exact_exp.h"
 #include "engine/sampling/sampler.h"
+#include "kernels/portable_math.h"
 
 namespace holdfast::engine {
 namespace {
@@ -30,7 +31,7 @@ Logprobs ComputeLogprobs(std::span<const float> logits, std::int32_t chosen,
   const double largest = logits[ArgMax(logits)];
   double sum = 0;
   for (float logit : logits) sum += ExactExp(logit - largest);
-  const double log_sum = ExactLog(sum);
+  const double log_sum = kernels::portable::Log(sum);
   const auto logprob = [&](std::int32_t id) {
     return static_cast<float>((logits[id] - largest) - log_sum);
   };

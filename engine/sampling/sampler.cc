@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/sampling/exact_math.h"
+#include "engine/sampling/exact_exp.h"
 #include "engine/sampling/philox.h"
 #include "fmt/format.h"
 

@@ -26,7 +26,7 @@ struct SamplingParams {
   float repetition_penalty = 1;
   float presence_penalty = 0;   // subtracted once from ids in the output
   float frequency_penalty = 0;  // subtracted per occurrence in the output
-  std::vector<std::pair<std::int32_t, float>> logit_bias;
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};
 
   // Everything in range and every id below vocab_size; the error names the
   // field.

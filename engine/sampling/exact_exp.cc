@@ -1,4 +1,4 @@
-#include "engine/sampling/exact_math.h"
+#include "engine/sampling/exact_exp.h"
 
 #include <bit>
 #include <cstdint>
@@ -33,24 +33,6 @@ double ExactExp(double x) {
   double sum = kTerms[0];
   for (int i = 1; i < 12; ++i) sum = sum * r + kTerms[i];
   return (1.0 + (r + r * r * sum)) * PowerOfTwo(k);
-}
-
-double ExactLog(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0xfffffffffffffULL) |
-                                   0x3ff0000000000000ULL);  // [1, 2)
-  if (m > 0x1.6a09e667f3bcdp0) {                            // sqrt 2
-    m *= 0.5;
-    ++exponent;
-  }
-  // log m = 2 atanh s, s = (m - 1) / (m + 1), |s| <= 0.1716
-  const double s = (m - 1.0) / (m + 1.0);
-  const double s2 = s * s;
-  double sum = 0.0;
-  for (int i = 23; i >= 3; i -= 2) sum = (sum + 1.0 / i) * s2;
-  const double n = static_cast<double>(exponent);
-  return n * kLn2High + (2.0 * s + (2.0 * s * sum + n * kLn2Low));
 }
 
 }  // namespace holdfast::engine

@@ -1,0 +1,343 @@
+#include "engine/scheduler/request_run.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/testing/test_engine.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::Answer;
+using testing::ExpectSame;
+using testing::FakeBackend;
+using testing::FakeModel;
+using ::testing::HasSubstr;
+using testing::Joined;
+using testing::kFakeEos;
+using testing::MakeRequest;
+using testing::RecordingSink;
+using testing::SomeIds;
+using testing::TestEngine;
+
+class RequestRunTest : public ::testing::Test {
+ protected:
+  FakeModel model_;
+  FakeBackend backend_;
+  TestEngine engine_{model_, backend_, 16};
+};
+
+TEST_F(RequestRunTest, AColdRequestComputesItsWholePrompt) {
+  const Answer answer = engine_.Run(MakeRequest(SomeIds(300, 1), 5));
+  EXPECT_EQ(answer.result.reason, FinishReason::kLength);
+  EXPECT_EQ(answer.ids.size(), 5u);
+  EXPECT_EQ(answer.result.output_tokens, 5);
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kNone);
+  EXPECT_EQ(answer.result.cache.miss, MissReason::kCold);
+  EXPECT_EQ(answer.result.cache.computed, 300);
+  EXPECT_EQ(answer.progress.back(), 300);
+  // The last token of an answer is not forwarded.
+  EXPECT_EQ(model_.rows_forwarded(), 304);
+  EXPECT_EQ(engine_.state().resident->rows(), 304);
+}
+
+TEST_F(RequestRunTest, TheSamePromptAgainComputesOneRow) {
+  const Request request = MakeRequest(SomeIds(300, 1));
+  const Answer cold = engine_.Run(request);
+  const Answer warm = engine_.Run(request);
+  ExpectSame(warm, cold);
+  EXPECT_EQ(warm.result.cache.source, CacheSource::kResident);
+  EXPECT_EQ(warm.result.cache.resumed_at, 299);
+  EXPECT_EQ(warm.result.cache.computed, 1);
+  EXPECT_EQ(warm.result.cache.miss, MissReason::kNone);
+}
+
+TEST_F(RequestRunTest, ResumesAtAnyToken) {
+  const auto base = SomeIds(600, 1);
+  const Answer first = engine_.Run(MakeRequest(base));
+  for (int shared : {1, 15, 16, 17, 255, 256, 257, 300, 511, 512, 599}) {
+    engine_.Run(MakeRequest(base));  // the resident again
+    auto prompt = base;
+    prompt.resize(shared);
+    prompt = Joined(prompt, std::vector<std::int32_t>{
+                                (base[shared % 600] + 1) % 250, 3, 4});
+    const Answer warm = engine_.Run(MakeRequest(prompt));
+    EXPECT_EQ(warm.result.cache.resumed_at, shared);
+    ExpectSame(warm, engine_.Cold(MakeRequest(prompt)));
+  }
+  ExpectSame(engine_.Run(MakeRequest(base)), first);
+}
+
+TEST_F(RequestRunTest, TheNextTurnResumesAtTheEndOfTheAnswer) {
+  const auto prompt = SomeIds(250, 1);
+  const Answer first = engine_.Run(MakeRequest(prompt, 20));
+  const auto next = Joined(Joined(prompt, first.ids), SomeIds(30, 2));
+  const Answer warm = engine_.Run(MakeRequest(next));
+  EXPECT_EQ(warm.result.cache.resumed_at, 269);  // all rows there were
+  ExpectSame(warm, engine_.Cold(MakeRequest(next)));
+}
+
+TEST_F(RequestRunTest, OtherConversationsAreFoundThroughTheIndex) {
+  const auto a = SomeIds(700, 1), b = SomeIds(300, 2);
+  const Answer first = engine_.Run(MakeRequest(a));
+  engine_.Run(MakeRequest(b));
+  const Answer again = engine_.Run(MakeRequest(a));
+  EXPECT_EQ(again.result.cache.resumed_at, 512);  // whole blocks
+  ExpectSame(again, first);
+}
+
+TEST_F(RequestRunTest, ASaltKeepsPrefixesApart) {
+  Request request = MakeRequest(SomeIds(600, 1));
+  request.salt = "a";
+  const Answer first = engine_.Run(request);
+  request.salt = "b";
+  const Answer other = engine_.Run(request);
+  EXPECT_EQ(other.result.cache.source, CacheSource::kNone);
+  ExpectSame(other, first);
+  request.salt = "a";
+  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 512);
+}
+
+TEST_F(RequestRunTest, WholeBlocksAreSharedNotCopied) {
+  engine_.Run(MakeRequest(SomeIds(600, 1)));
+  const BlockId head = engine_.state().resident->table.block(0);
+  const BlockId partial = engine_.state().resident->table.block(2);
+  engine_.Run(MakeRequest(SomeIds(580, 1)));
+  EXPECT_EQ(engine_.state().resident->table.block(0), head);
+  EXPECT_NE(engine_.state().resident->table.block(2), partial);
+}
+
+TEST_F(RequestRunTest, CancelInMidPrefillKeepsTheRows) {
+  const Request request = MakeRequest(SomeIds(900, 1));
+  const Answer cold = engine_.Cold(request);
+  RecordingSink sink;
+  bool cancelled = false;
+  sink.after_progress = [&](int done) { cancelled = done >= 300; };
+  const Answer cut = engine_.Run(request, sink, [&] { return cancelled; });
+  EXPECT_EQ(cut.result.reason, FinishReason::kCancelled);
+  EXPECT_TRUE(cut.ids.empty());
+  const int kept = cut.result.cache.computed;
+  EXPECT_GE(kept, 300);
+  EXPECT_LT(kept, 900);
+  const Answer resumed = engine_.Run(request);
+  EXPECT_EQ(resumed.result.cache.resumed_at, kept);
+  ExpectSame(resumed, cold);
+}
+
+TEST_F(RequestRunTest, CancelBeforeTheFirstStepChangesNothing) {
+  engine_.Run(MakeRequest(SomeIds(300, 1)));
+  RecordingSink sink;
+  const Answer cut =
+      engine_.Run(MakeRequest(SomeIds(400, 2)), sink, [] { return true; });
+  EXPECT_EQ(cut.result.reason, FinishReason::kCancelled);
+  EXPECT_EQ(engine_.Run(MakeRequest(SomeIds(300, 1))).result.cache.resumed_at,
+            299);
+}
+
+TEST_F(RequestRunTest, CancelWhileDecodingKeepsTheRows) {
+  RecordingSink sink;
+  const Answer cut = engine_.Run(MakeRequest(SomeIds(300, 1), 1000), sink,
+                                 [&] { return sink.ids.size() == 5; });
+  EXPECT_EQ(cut.result.reason, FinishReason::kCancelled);
+  EXPECT_EQ(cut.ids.size(), 5u);
+  EXPECT_EQ(engine_.state().resident->rows(), 305);
+}
+
+TEST_F(RequestRunTest, BypassLeavesNoTrace) {
+  engine_.Run(MakeRequest(SomeIds(600, 1)));
+  engine_.Run(MakeRequest(SomeIds(300, 2)));
+  const std::string before = engine_.Describe();
+  for (int tokens : {10, 300, 2000}) {  // the last one outgrows free blocks
+    Request request = MakeRequest(SomeIds(tokens, tokens == 10 ? 3 : 1), 700);
+    request.cache_mode = CacheMode::kBypass;
+    const Answer answer = engine_.Run(request);
+    EXPECT_EQ(answer.result.cache.computed, tokens);
+    EXPECT_EQ(answer.result.cache.miss, MissReason::kBypass);
+    EXPECT_EQ(answer.ids.size(), 700u);
+    EXPECT_EQ(engine_.Describe(), before);
+  }
+}
+
+TEST_F(RequestRunTest, ReadOnlyReadsAndLeavesNoTrace) {
+  const Request base = MakeRequest(SomeIds(600, 1));
+  const Answer first = engine_.Run(base);
+  engine_.Run(MakeRequest(SomeIds(300, 2)));
+  const std::string before = engine_.Describe();
+  Request request = base;
+  request.cache_mode = CacheMode::kReadOnly;
+  const Answer answer = engine_.Run(request);
+  EXPECT_EQ(answer.result.cache.resumed_at, 512);
+  ExpectSame(answer, first);
+  EXPECT_EQ(engine_.Describe(), before);
+  request.prompt = SomeIds(290, 2);  // inside the resident's own block
+  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 289);
+  EXPECT_EQ(engine_.Describe(), before);
+}
+
+TEST_F(RequestRunTest, ANonFiniteLogitFailsByNameAndPublishesNothing) {
+  engine_.Run(MakeRequest(SomeIds(300, 1)));
+  for (int broken : {599, 601}) {  // the prompt's last row; a decoded one
+    model_.broken_position = broken;
+    const Answer bad = engine_.Run(MakeRequest(SomeIds(600, 2)));
+    EXPECT_EQ(bad.result.reason, FinishReason::kError);
+    EXPECT_THAT(bad.result.error, HasSubstr("non-finite logit"));
+    EXPECT_EQ(engine_.state().pool.counts().cached, 0);
+    EXPECT_EQ(engine_.state().pool.counts().used, 2);
+  }
+  model_.broken_position.reset();
+  EXPECT_EQ(engine_.Cold(MakeRequest(SomeIds(600, 2))).result.reason,
+            FinishReason::kLength);
+  // The conversation before it is still there.
+  EXPECT_EQ(engine_.Run(MakeRequest(SomeIds(300, 1))).result.cache.resumed_at,
+            299);
+}
+
+TEST_F(RequestRunTest, StopStringsEndAcrossTokens) {
+  Request request = MakeRequest(SomeIds(20, 1), 50);
+  request.forced = std::vector<std::int32_t>{'a', 'E', 'N', 'D', 'z', 'z'};
+  request.stop_strings = {"zz", "END"};
+  const Answer answer = engine_.Run(request);
+  EXPECT_EQ(answer.result.reason, FinishReason::kStopString);
+  EXPECT_EQ(answer.result.stop_string_index, 1);
+  EXPECT_EQ(answer.ids, (std::vector<std::int32_t>{'a', 'E', 'N', 'D'}));
+}
+
+TEST_F(RequestRunTest, EndOfTurnStopsUnlessIgnored) {
+  Request request = MakeRequest(SomeIds(20, 1), 50);
+  request.forced = std::vector<std::int32_t>{'a', kFakeEos, 'b'};
+  request.ignore_eos = false;
+  const Answer stopped = engine_.Run(request);
+  EXPECT_EQ(stopped.result.reason, FinishReason::kStop);
+  EXPECT_EQ(stopped.ids, (std::vector<std::int32_t>{'a', kFakeEos}));
+  request.ignore_eos = true;
+  EXPECT_EQ(engine_.Run(request).ids, *request.forced);
+}
+
+TEST_F(RequestRunTest, ForcedIdsReplaceTheSampledOnes) {
+  Request request = MakeRequest(SomeIds(20, 1), 50);
+  request.forced = std::vector<std::int32_t>{5, 6, 7};
+  const Answer answer = engine_.Run(request);
+  EXPECT_EQ(answer.ids, *request.forced);
+  EXPECT_EQ(answer.result.reason, FinishReason::kStop);
+  EXPECT_EQ(engine_.state().resident->rows(), 22);
+  request.forced->clear();
+  const Answer none = engine_.Run(request);
+  EXPECT_TRUE(none.ids.empty());
+  EXPECT_EQ(none.result.reason, FinishReason::kStop);
+  request.forced = std::vector<std::int32_t>{5, 6, 7};
+  request.max_tokens = 2;
+  const Answer cut = engine_.Run(request);
+  EXPECT_EQ(cut.ids.size(), 2u);
+  EXPECT_EQ(cut.result.reason, FinishReason::kLength);
+}
+
+TEST_F(RequestRunTest, TheContextEndsAnAnswer) {
+  const int context = engine_.state().options.max_context;
+  const Answer answer = engine_.Run(MakeRequest(SomeIds(context - 3, 1), 1000));
+  EXPECT_EQ(answer.result.reason, FinishReason::kLength);
+  EXPECT_EQ(answer.ids.size(), 3u);
+}
+
+TEST_F(RequestRunTest, LogprobsComeWhenAskedFor) {
+  Request request = MakeRequest(SomeIds(20, 1), 2);
+  EXPECT_FALSE(engine_.Run(request).tokens[0].logprobs.has_value());
+  request.top_logprobs = 3;
+  const Answer answer = engine_.Run(request);
+  ASSERT_TRUE(answer.tokens[0].logprobs.has_value());
+  EXPECT_EQ(answer.tokens[0].logprobs->top.size(), 3u);
+  EXPECT_EQ(answer.tokens[0].logprobs->top[0].id, answer.ids[0]);
+}
+
+TEST_F(RequestRunTest, AClientThatDoesNotReadIsCutOff) {
+  RecordingSink sink;
+  sink.accepts = 4;
+  const Answer answer = engine_.Run(MakeRequest(SomeIds(20, 1), 100), sink);
+  EXPECT_EQ(answer.result.reason, FinishReason::kError);
+  EXPECT_THAT(answer.result.error, HasSubstr("too slowly"));
+  EXPECT_EQ(answer.ids.size(), 4u);
+}
+
+// The digest of where a request resumed is that of the rows alone, so two that
+// resumed at one position agree however the rows came there.
+TEST_F(RequestRunTest, ResumedDigestsDependOnTheRowsAlone) {
+  const auto prompt = SomeIds(600, 1);
+  engine_.Run(MakeRequest(prompt));
+  engine_.Run(MakeRequest(SomeIds(300, 2)));
+  const Answer index = engine_.Run(MakeRequest(prompt));
+  ASSERT_EQ(index.result.cache.resumed_at, 512);
+  auto parts_at_512 = prompt;
+  parts_at_512[512] ^= 1;
+  const Answer resident = engine_.Run(MakeRequest(parts_at_512));
+  ASSERT_EQ(resident.result.cache.resumed_at, 512);
+  EXPECT_EQ(index.result.digests->resumed, resident.result.digests->resumed);
+  EXPECT_FALSE(engine_.Cold(MakeRequest(prompt)).result.digests->resumed);
+}
+
+TEST(RequestRunTinyPoolTest, EvictionKeepsAnswersRight) {
+  FakeModel model;
+  FakeBackend backend;
+  TestEngine engine(model, backend, 4);
+  for (int round = 0; round < 3; ++round) {
+    for (int seed = 0; seed < 4; ++seed) {
+      const Request request = MakeRequest(SomeIds(700 + seed, seed), 40);
+      ExpectSame(engine.Run(request), engine.Cold(request));
+    }
+  }
+  EXPECT_GT(engine.state().pool.counts().evictions, 0u);
+  const Request whole = MakeRequest(SomeIds(1020, 9), 4);
+  ExpectSame(engine.Run(whole), engine.Cold(whole));
+  // The copy of the last block finds no room: one block less is resumed.
+  const Answer again = engine.Run(whole);
+  EXPECT_EQ(again.result.cache.resumed_at, 768);
+  ExpectSame(again, engine.Cold(whole));
+}
+
+TEST(RequestRunTinyPoolTest, AnEvictedPrefixIsAMissWithThatReason) {
+  FakeModel model;
+  FakeBackend backend;
+  TestEngine engine(model, backend, 2);
+  engine.Run(MakeRequest(SomeIds(400, 1)));
+  engine.Run(MakeRequest(SomeIds(500, 2)));
+  EXPECT_EQ(engine.Run(MakeRequest(SomeIds(400, 1))).result.cache.miss,
+            MissReason::kEvicted);
+}
+
+// Any order of requests over shared and parting prompts answers as a cold run.
+TEST(RequestRunProperty, AnyOrderOfRequestsIsExact) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    std::mt19937 random(seed);
+    FakeModel model;
+    FakeBackend backend;
+    TestEngine engine(model, backend, 6 + static_cast<int>(seed));
+    std::vector<std::int32_t> conversation = SomeIds(100, 1);
+    for (int turn = 0; turn < 40; ++turn) {
+      if (random() % 3 == 0) {  // parts somewhere
+        conversation.resize(1 + random() % conversation.size());
+      }
+      const auto more = SomeIds(1 + random() % 200, random() % 5);
+      conversation = Joined(conversation, more);
+      if (conversation.size() > 1200) conversation.resize(50);
+      Request request =
+          MakeRequest(conversation, 1 + static_cast<int>(random() % 60));
+      if (random() % 4 == 0) request.cache_mode = CacheMode::kReadOnly;
+      if (random() % 4 == 0) request.salt = "other";
+      RecordingSink sink;
+      const int cut = random() % 4 == 0 ? static_cast<int>(random() % 6) : -1;
+      int steps = 0;
+      const Answer warm =
+          engine.Run(request, sink, [&] { return steps++ == cut; });
+      if (warm.result.reason == FinishReason::kCancelled) continue;
+      ExpectSame(warm, engine.Cold(request));
+      if (random() % 2 == 0) conversation = Joined(conversation, warm.ids);
+      if (::testing::Test::HasFailure()) {
+        FAIL() << "seed " << seed << " turn " << turn;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::engine

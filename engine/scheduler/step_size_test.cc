@@ -1,0 +1,36 @@
+#include "engine/scheduler/step_size.h"
+
+#include "gtest/gtest.h"
+
+namespace holdfast::engine {
+namespace {
+
+TEST(StepSizeTest, FollowsTheRate) {
+  StepSize step(1024, 4096);
+  EXPECT_EQ(step.Next(0, 4000), StepSize::kFirstRows);
+  step.Measured(64, 0.064);  // 1000 rows a second
+  EXPECT_EQ(step.Next(0, 4000), 240);
+  for (int i = 0; i < 20; ++i) step.Measured(64, 0.64);  // ten times slower
+  EXPECT_EQ(step.Next(0, 4000), 16);
+  for (int i = 0; i < 40; ++i) step.Measured(64, 0.0001);
+  EXPECT_EQ(step.Next(0, 4000), 1024);  // what a Forward takes
+}
+
+TEST(StepSizeTest, NeverLessThanSixteenNorAcrossALine) {
+  StepSize step(512, 1024);
+  step.Measured(16, 100);
+  EXPECT_EQ(step.Next(0, 4000), 16);
+  EXPECT_EQ(step.Next(1020, 4000), 4);
+  EXPECT_EQ(step.Next(1024, 4000), 16);
+  EXPECT_EQ(step.Next(5, 3), 3);
+}
+
+TEST(StepSizeTest, ShortStepsTeachNothing) {
+  StepSize step(512, 1024);
+  step.Measured(1, 10);
+  step.Measured(16, 0);
+  EXPECT_EQ(step.Next(0, 4000), StepSize::kFirstRows);
+}
+
+}  // namespace
+}  // namespace holdfast::engine

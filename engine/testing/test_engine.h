@@ -1,0 +1,169 @@
+// An EngineState with everything it needs, run in the test's own thread.
+#ifndef HOLDFAST_ENGINE_TESTING_TEST_ENGINE_H_
+#define HOLDFAST_ENGINE_TESTING_TEST_ENGINE_H_
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/pool/block_table.h"
+#include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/request_run.h"
+#include "engine/testing/fake_model.h"
+#include "engine/testing/recording_sink.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine::testing {
+
+// `count` ids below `vocab`, different for each `seed`.
+inline std::vector<std::int32_t> SomeIds(int count, int seed, int vocab = 250) {
+  std::vector<std::int32_t> ids(count);
+  for (int i = 0; i < count; ++i) {
+    ids[i] =
+        static_cast<std::int32_t>((i * 31LL + i / 7 + seed * 97LL) % vocab);
+  }
+  return ids;
+}
+
+template <typename T>
+std::vector<T> Joined(std::vector<T> a, const std::vector<T>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A request with digests for `max_tokens` tokens, whatever they are.
+inline Request MakeRequest(std::vector<std::int32_t> prompt,
+                           int max_tokens = 4) {
+  Request request;
+  request.id = "test";
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  request.digest = true;
+  return request;
+}
+
+// What a request did, as far as a client can see it.
+struct Answer {
+  Result result;
+  std::vector<std::int32_t> ids;
+  std::vector<OutputToken> tokens;
+  std::vector<int> progress;
+};
+
+inline std::unique_ptr<EngineState> MakeState(model::Model& model,
+                                              kernels::Backend& backend,
+                                              std::byte* memory, int blocks,
+                                              const TokenizerSpec& tokenizer,
+                                              int max_rows = 512) {
+  return std::make_unique<EngineState>(
+      model, backend, memory, blocks, tokenizer,
+      EngineState::Options{
+          .fingerprint = {1, 2, 3},
+          .eos_ids = {tokenizer.eos_ids.begin(), tokenizer.eos_ids.end()},
+          .max_context =
+              std::min(model.info().max_context, blocks * kBlockTokens),
+          .max_rows = max_rows});
+}
+
+// `memory` starts with a pattern, so that rows never written are seen.
+class TestEngine {
+ public:
+  TestEngine(model::Model& model, kernels::Backend& backend, int blocks,
+             const TokenizerSpec& tokenizer = FakeTokenizer(),
+             int max_rows = 512)
+      : memory_(AllocateAligned(blocks * model.layout().BlockBytes())) {
+    std::fill_n(memory_.get(), blocks * model.layout().BlockBytes(),
+                std::byte{0xA5});
+    state_ =
+        MakeState(model, backend, memory_.get(), blocks, tokenizer, max_rows);
+  }
+
+  Answer Run(
+      const Request& request, RecordingSink& sink,
+      std::function<bool()> stop = [] { return false; }) {
+    Result result =
+        RequestRun(*state_, request, sink, 0, std::move(stop)).Run();
+    CheckPool();
+    return {std::move(result), sink.ids, sink.tokens, sink.progress};
+  }
+  Answer Run(const Request& request) {
+    RecordingSink sink;
+    return Run(request, sink);
+  }
+
+  // Rows, sections and logits of a cold run in an engine of its own are what a
+  // bypass computes.
+  Answer Cold(Request request) {
+    request.cache_mode = CacheMode::kBypass;
+    return Run(request);
+  }
+
+  // Only the resident may hold blocks between requests.
+  void CheckPool() {
+    std::vector<BlockId> held;
+    if (state_->resident) {
+      for (int i = 0; i < state_->resident->table.size(); ++i) {
+        held.push_back(state_->resident->table.block(i));
+      }
+    }
+    const absl::Status status = state_->pool.CheckInvariants(held);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  // All that a request could change, as text.
+  std::string Describe() const {
+    std::string text = state_->pool.Describe();
+    if (state_->resident) {
+      const Sequence& resident = *state_->resident;
+      text += "resident " + ToHex(resident.root);
+      for (KeyId id : resident.ids) text += " " + std::to_string(id);
+      for (int i = 0; i < resident.table.size(); ++i) {
+        text += " b" + std::to_string(resident.table.block(i));
+      }
+      Sha256 sha;
+      sha.Update(resident.sections.get(), state_->section_bytes);
+      text += " " + ToHex(sha.Finish());
+    }
+    // Rows: free blocks may hold anything.
+    Sha256 rows;
+    for (BlockId block = 0; block < state_->pool.blocks(); ++block) {
+      if (IsFree(block)) continue;
+      rows.Update(state_->pool.data(block), state_->pool.block_bytes());
+    }
+    return text + " rows " + ToHex(rows.Finish());
+  }
+
+  EngineState& state() { return *state_; }
+
+ private:
+  bool IsFree(BlockId block) const {
+    if (state_->pool.references(block) > 0) return false;
+    const std::string name = "\n" + std::to_string(block) + " refs=0 use=";
+    const std::string text = "\n" + state_->pool.Describe();
+    const std::size_t at = text.find(name);
+    const std::string line =
+        text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    return line.find("key=") == std::string::npos;
+  }
+
+  AlignedBytes memory_;
+  std::unique_ptr<EngineState> state_;
+};
+
+// The outcome of a resumed request and of a cold one must be the same bits.
+inline void ExpectSame(const Answer& warm, const Answer& cold) {
+  EXPECT_EQ(warm.ids, cold.ids);
+  ASSERT_TRUE(warm.result.digests && cold.result.digests);
+  EXPECT_EQ(warm.result.digests->first_logits,
+            cold.result.digests->first_logits);
+  EXPECT_EQ(warm.result.digests->prompt_end, cold.result.digests->prompt_end);
+  EXPECT_EQ(warm.result.digests->end, cold.result.digests->end);
+  EXPECT_EQ(warm.result.reason, cold.result.reason);
+}
+
+}  // namespace holdfast::engine::testing
+
+#endif  // HOLDFAST_ENGINE_TESTING_TEST_ENGINE_H_
