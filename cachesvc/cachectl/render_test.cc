@@ -1,0 +1,108 @@
+#include "cachesvc/cachectl/render.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace holdfast::cachesvc {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::CacheStatus Sample() {
+  v1::CacheStatus status;
+  status.set_pid(12);
+  status.set_uptime_s(3.25);
+  status.set_version("1.2.3");
+  status.set_attaches_total(4);
+  status.set_refused_attaches_total(5);
+  status.set_staging_bytes(67108864);
+  status.set_staging_slots(32);
+  v1::AttachedEngine* engine = status.mutable_engine();
+  engine->set_pid(99);
+  engine->set_epoch(0xfedc);
+  engine->set_attached_s(1.5);
+  engine->set_model_name("tiny");
+  engine->set_fingerprint(std::string("\x00\xff", 2));
+  engine->set_arena("host");
+  engine->set_pool_bytes(1048576);
+  v1::CacheLayout* layout = engine->mutable_layout();
+  v1::View* view = layout->add_views();
+  view->set_name("K");
+  view->set_bytes_per_token(64);
+  v1::Section* section = layout->add_sections();
+  section->set_name("h_last");
+  section->set_bytes(72);
+  layout->set_block_tokens(256);
+  layout->set_grid_tokens(1024);
+  layout->set_block_bytes(16384);
+  layout->set_block_count(64);
+  v1::TierStatus* tier = status.add_tiers();
+  tier->set_name("disk");
+  tier->set_detail("not built yet");
+  return status;
+}
+
+TEST(Render, TableOfAnAttachedEngine) {
+  EXPECT_EQ(StatusTable(Sample()),
+            "cache service   pid 12, up 3.2 s, version 1.2.3\n"
+            "engine          pid 99, attached for 1.5 s, epoch "
+            "000000000000fedc\n"
+            "  fingerprint   00ff\n"
+            "  pool          1048576 bytes, host\n"
+            "  model         tiny\n"
+            "  blocks        64 of 16384 bytes, 256 tokens each, grid 1024\n"
+            "  layout        K 64 B/token, h_last 72 B\n"
+            "attaches        4, refused 5\n"
+            "staging         67108864 bytes in 32 slots\n"
+            "tier disk       not available: not built yet\n");
+}
+
+TEST(Render, TableWithoutEngineOrLayout) {
+  v1::CacheStatus status = Sample();
+  status.mutable_engine()->clear_layout();
+  EXPECT_THAT(StatusTable(status), HasSubstr("not announced yet"));
+  status.clear_engine();
+  status.set_draining(true);
+  EXPECT_THAT(StatusTable(status), HasSubstr("none is attached"));
+  EXPECT_THAT(StatusTable(status), HasSubstr("stopping"));
+}
+
+TEST(Render, TerminalIsSafeFromNames) {
+  v1::CacheStatus status = Sample();
+  status.mutable_engine()->set_model_name("a\x1b[31mb\nc");
+  const std::string table = StatusTable(status);
+  EXPECT_THAT(table, HasSubstr("a?[31mb?c"));
+  EXPECT_THAT(table, Not(HasSubstr("\x1b")));
+}
+
+TEST(Render, JsonHasEveryField) {
+  const auto json = nlohmann::json::parse(StatusJson(Sample()));
+  EXPECT_EQ(json["pid"], 12);
+  EXPECT_EQ(json["uptime_s"], 3.25);
+  EXPECT_EQ(json["version"], "1.2.3");
+  EXPECT_EQ(json["attaches_total"], 4);
+  EXPECT_EQ(json["refused_attaches_total"], 5);
+  EXPECT_EQ(json["staging_slots"], 32);
+  EXPECT_EQ(json["draining"], false);
+  EXPECT_EQ(json["engine"]["pid"], 99);
+  EXPECT_EQ(json["engine"]["epoch"], "000000000000fedc");
+  EXPECT_EQ(json["engine"]["fingerprint"], "00ff");
+  EXPECT_EQ(json["engine"]["layout"]["views"][0]["name"], "K");
+  EXPECT_EQ(json["engine"]["layout"]["sections"][0]["bytes"], 72);
+  EXPECT_EQ(json["engine"]["layout"]["block_count"], 64);
+  EXPECT_EQ(json["tiers"][0]["available"], false);
+
+  v1::CacheStatus status = Sample();
+  status.mutable_engine()->clear_layout();
+  EXPECT_TRUE(
+      nlohmann::json::parse(StatusJson(status))["engine"]["layout"].is_null());
+  status.clear_engine();
+  EXPECT_TRUE(nlohmann::json::parse(StatusJson(status))["engine"].is_null());
+}
+
+}  // namespace
+}  // namespace holdfast::cachesvc
