@@ -6,8 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "boost/asio/co_spawn.hpp"
 #include "fmt/format.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
+#include "gateway/engine/local_channel.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::gateway {
@@ -18,24 +17,6 @@ using std::chrono::steady_clock;
 
 // A vocabulary of a million entries takes about 30 MB.
 constexpr std::uint64_t kMaxTokenizerBytes = 512u << 20;
-constexpr std::chrono::milliseconds kReconnectFirst{50};
-
-std::unique_ptr<v1::Engine::Stub> MakeStub(const EngineLinkOptions& options) {
-  grpc::ChannelArguments arguments;
-  // gRPC's own back-off grows to two minutes; a restarted engine on a local
-  // socket must be found at once.
-  const int retry = static_cast<int>(options.retry.count());
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(kReconnectFirst.count()));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(kReconnectFirst.count()));
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, retry);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return v1::Engine::NewStub(grpc::CreateCustomChannel(
-      "unix:" + options.socket, grpc::InsecureChannelCredentials(), arguments));
-}
-
 }  // namespace
 
 const char* EngineStateName(EngineState state) {
@@ -60,7 +41,7 @@ EngineLink::EngineLink(asio::io_context& io, EngineLinkOptions options,
       options_(std::move(options)),
       build_model_(std::move(build_model)),
       tracker_(std::make_shared<CallTracker>()),
-      stub_(MakeStub(options_)),
+      stub_(v1::Engine::NewStub(LocalChannel(options_.socket, options_.retry))),
       last_answer_(steady_clock::now()),
       changed_(io.get_executor()),
       poked_(io.get_executor()) {}

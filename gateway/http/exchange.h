@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "boost/asio/awaitable.hpp"
@@ -44,6 +45,21 @@ class Exchange {
 
   // The status that was sent; 0 before.
   virtual int status() const = 0;
+};
+
+// Sets OnGone for a scope, so that a callback never outlives what it uses.
+class OnGoneScope {
+ public:
+  OnGoneScope(Exchange& exchange, std::function<void()> callback)
+      : exchange_(exchange) {
+    exchange_.OnGone(std::move(callback));
+  }
+  ~OnGoneScope() { exchange_.OnGone(nullptr); }
+  OnGoneScope(const OnGoneScope&) = delete;
+  OnGoneScope& operator=(const OnGoneScope&) = delete;
+
+ private:
+  Exchange& exchange_;
 };
 
 }  // namespace holdfast::http

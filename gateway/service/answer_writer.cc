@@ -1,0 +1,136 @@
+#include "gateway/service/answer_writer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "gateway/openai/json.h"
+#include "gateway/service/replies.h"
+
+namespace holdfast::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using Chunks = std::variant<openai::ChatChunks, openai::CompletionChunks>;
+using std::chrono::steady_clock;
+
+constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
+
+Chunks MakeChunks(Endpoint endpoint, const openai::AnswerHead& head,
+                  bool include_usage) {
+  if (endpoint == Endpoint::kChat)
+    return openai::ChatChunks(head, include_usage);
+  return openai::CompletionChunks(head, include_usage);
+}
+
+}  // namespace
+
+AnswerWriter::AnswerWriter(http::Exchange& exchange, RequestRecord& record,
+                           Endpoint endpoint, openai::AnswerHead head,
+                           bool stream, bool include_usage,
+                           std::chrono::milliseconds keep_alive)
+    : exchange_(exchange),
+      record_(record),
+      endpoint_(endpoint),
+      head_(std::move(head)),
+      stream_(stream),
+      include_usage_(include_usage),
+      keep_alive_(keep_alive),
+      chunks_(MakeChunks(endpoint, head_, include_usage)),
+      last_sent_(steady_clock::now()) {}
+
+asio::awaitable<absl::Status> AnswerWriter::Event(std::string text) {
+  const absl::Status status = co_await exchange_.Write(text);
+  last_sent_ = steady_clock::now();
+  co_return status;
+}
+
+asio::awaitable<absl::Status> AnswerWriter::Begin() {
+  if (!stream_ || begun_) co_return absl::OkStatus();
+  begun_ = true;
+  http::Response head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = {{"cache-control", "no-cache"},
+                  // Proxies that buffer would hold every event back.
+                  {"x-accel-buffering", "no"},
+                  {"x-request-id", record_.id}};
+  record_.status = head.status;
+  absl::Status status = co_await exchange_.BeginStream(std::move(head));
+  last_sent_ = steady_clock::now();
+  const auto* chat = std::get_if<openai::ChatChunks>(&chunks_);
+  if (!status.ok() || chat == nullptr) co_return status;
+  co_return co_await Event(openai::SseData(chat->Role()));
+}
+
+SteadyTime AnswerWriter::SilentUntil() const {
+  // What is not streamed cannot be kept alive: the head has the length.
+  return begun_ ? last_sent_ + keep_alive_ : SteadyTime::max();
+}
+
+asio::awaitable<absl::Status> AnswerWriter::KeepAlive() {
+  if (!begun_ || steady_clock::now() < SilentUntil())
+    co_return absl::OkStatus();
+  co_return co_await Event(std::string(kKeepAlive));
+}
+
+asio::awaitable<absl::Status> AnswerWriter::Add(AnswerText::Piece piece) {
+  if (!stream_) {
+    whole_.text += piece.text;
+    std::move(piece.logprobs.begin(), piece.logprobs.end(),
+              std::back_inserter(whole_.logprobs));
+    co_return absl::OkStatus();
+  }
+  if (piece.text.empty() && piece.logprobs.empty()) co_return absl::OkStatus();
+  const auto* logprobs = piece.logprobs.empty() ? nullptr : &piece.logprobs;
+  std::string event;
+  if (auto* chat = std::get_if<openai::ChatChunks>(&chunks_)) {
+    event = openai::SseData(chat->Content(piece.text, logprobs));
+  } else {
+    event = openai::SseData(
+        std::get<openai::CompletionChunks>(chunks_).Text(piece.text, logprobs));
+  }
+  co_return co_await Event(std::move(event));
+}
+
+asio::awaitable<absl::Status> AnswerWriter::Finish(
+    openai::FinishReason reason, openai::Usage usage,
+    openai::HoldfastReport report, bool with_logprobs) {
+  if (!stream_) {
+    openai::Answer answer;
+    answer.text = std::move(whole_.text);
+    answer.finish = reason;
+    if (with_logprobs) answer.logprobs = std::move(whole_.logprobs);
+    answer.usage = usage;
+    answer.holdfast = std::move(report);
+    http::Response response =
+        JsonResponse(200, endpoint_ == Endpoint::kChat
+                              ? openai::ChatCompletion(head_, answer)
+                              : openai::Completion(head_, answer));
+    co_await Send(exchange_, record_, std::move(response));
+    co_return absl::OkStatus();
+  }
+  std::string events = std::visit(
+      [&](const auto& chunks) {
+        std::string text = openai::SseData(chunks.Finish(reason, report));
+        if (include_usage_) text += openai::SseData(chunks.UsageOnly(usage));
+        return text;
+      },
+      chunks_);
+  events += openai::kSseDone;
+  absl::Status status = co_await Event(std::move(events));
+  if (status.ok()) status = co_await exchange_.EndStream();
+  co_return status;
+}
+
+asio::awaitable<void> AnswerWriter::Fail(openai::ApiError error) {
+  if (!begun_) {
+    co_await SendError(exchange_, record_, std::move(error));
+    co_return;
+  }
+  record_.error = error.message;
+  const absl::Status status = co_await Event(
+      "event: error\n" + openai::SseData(openai::ErrorJson(error)));
+  if (status.ok()) (void)co_await exchange_.EndStream();
+}
+
+}  // namespace holdfast::gateway

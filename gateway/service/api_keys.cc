@@ -1,0 +1,70 @@
+#include "gateway/service/api_keys.h"
+
+#include <cerrno>
+#include <fstream>
+
+#include "absl/status/status.h"
+#include "openssl/crypto.h"
+#include "openssl/sha.h"
+
+namespace holdfast::gateway {
+namespace {
+
+constexpr std::string_view kBearer = "Bearer ";
+
+std::string_view Trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+}  // namespace
+
+ApiKeys::Digest ApiKeys::Hash(std::string_view key) {
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(),
+         digest.data());
+  return digest;
+}
+
+absl::StatusOr<ApiKeys> ApiKeys::Load(const std::vector<std::string>& keys,
+                                      const std::string& file) {
+  ApiKeys loaded;
+  for (const std::string& key : keys) loaded.digests_.push_back(Hash(key));
+  if (file.empty()) return loaded;
+  std::ifstream in(file);
+  if (!in) return absl::ErrnoToStatus(errno, "--api-key-file " + file);
+  const std::size_t before = loaded.digests_.size();
+  std::string line;
+  while (std::getline(in, line)) {
+    const std::string_view key = Trim(line);
+    if (!key.empty() && key.front() != '#')
+      loaded.digests_.push_back(Hash(key));
+  }
+  if (in.bad()) return absl::DataLossError("--api-key-file " + file);
+  if (loaded.digests_.size() == before) {
+    return absl::InvalidArgumentError("--api-key-file " + file +
+                                      ": holds no key");
+  }
+  return loaded;
+}
+
+bool ApiKeys::Allows(const http::Request& request) const {
+  std::string_view key;
+  if (const auto header = request.Find("authorization")) {
+    if (header->size() > kBearer.size() &&
+        http::EqualsIgnoreCase(header->substr(0, kBearer.size()), kBearer))
+      key = Trim(header->substr(kBearer.size()));
+  } else if (const auto plain = request.Find("x-api-key")) {
+    key = Trim(*plain);
+  }
+  // Digests have one length, so neither a key's length nor how much of it is
+  // right shows in the time.
+  const Digest digest = Hash(key);
+  bool found = false;
+  for (const Digest& known : digests_)
+    found |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0;
+  return found;
+}
+
+}  // namespace holdfast::gateway

@@ -1,0 +1,28 @@
+#include "gateway/service/cache_link.h"
+
+#include <utility>
+
+#include "gateway/engine/local_channel.h"
+#include "shared/deadlines.h"
+
+namespace holdfast::gateway {
+
+CacheLink::CacheLink(boost::asio::io_context& io, const std::string& socket,
+                     std::shared_ptr<CallTracker> tracker)
+    : io_(io),
+      tracker_(std::move(tracker)),
+      stub_(v1::CacheAdmin::NewStub(
+          LocalChannel(socket, deadlines::kEngineRetry))) {}
+
+boost::asio::awaitable<absl::StatusOr<std::string>> CacheLink::Metrics() {
+  auto answer = co_await AwaitUnary<v1::CacheMetrics>(
+      io_.get_executor(), tracker_, "cache service Metrics",
+      deadlines::kControl, v1::CacheMetricsRequest(),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->Metrics(context, request, response, std::move(done));
+      });
+  if (!answer.ok()) co_return answer.status();
+  co_return std::move(*answer->mutable_prometheus_text());
+}
+
+}  // namespace holdfast::gateway

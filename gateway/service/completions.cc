@@ -1,0 +1,294 @@
+// POST /v1/chat/completions and /v1/completions.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "boost/asio/awaitable.hpp"
+#include "gateway/openai/error.h"
+#include "gateway/openai/json.h"
+#include "gateway/openai/response.h"
+#include "gateway/service/answer_text.h"
+#include "gateway/service/answer_writer.h"
+#include "gateway/service/endpoints.h"
+#include "gateway/service/engine_wait.h"
+#include "gateway/service/generation.h"
+#include "gateway/service/replies.h"
+#include "gateway/service/served_model.h"
+#include "gateway/service/workers.h"
+#include "shared/deadlines.h"
+
+namespace holdfast::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using openai::ApiError;
+using openai::ApiOr;
+using openai::Json;
+using std::chrono::steady_clock;
+
+constexpr std::uint32_t kRetryAfterMs = 1000;
+// Log lines name a request whose client left with this code.
+constexpr int kClientClosedRequest = 499;
+// An engine that is replaced while a request is made ready refuses its ids;
+// they are made again with the new model's tokenizer.
+constexpr int kModelAttempts = 3;
+
+std::uint32_t CachedTokens(const v1::CacheReport& report) {
+  std::uint32_t sum = 0;
+  for (const auto& [source, tokens] : report.cached_tokens_by_source())
+    sum += tokens;
+  return sum;
+}
+
+// One request from its parsed body to the end of its answer.
+class Run {
+ public:
+  Run(Call call, Endpoint endpoint, Json body)
+      : app_(call.app),
+        exchange_(call.exchange),
+        record_(call.record),
+        endpoint_(endpoint),
+        body_(std::move(body)) {}
+
+  asio::awaitable<void> Answer();
+
+ private:
+  // False: the engine has changed, try again. Else an answer was sent, or there
+  // is nobody to send it to.
+  asio::awaitable<bool> Attempt(bool last);
+  asio::awaitable<ApiOr<Prepared>> PrepareOnWorker();
+  asio::awaitable<bool> Stream(Prepared prepared, bool last);
+  // True: the stream of events has ended.
+  asio::awaitable<bool> Take(const v1::GenerateEvent& event);
+  asio::awaitable<void> Finished(const v1::Finished& finished);
+  openai::HoldfastReport Report(const v1::Finished& finished) const;
+
+  App& app_;
+  http::Exchange& exchange_;
+  RequestRecord& record_;
+  const Endpoint endpoint_;
+  Json body_;
+
+  EngineView view_;
+  openai::CommonRequest common_;
+  std::optional<std::uint64_t> seed_;
+  std::vector<std::uint32_t> prompt_ids_;  // debug engines only
+  std::optional<AnswerText> text_;
+  std::optional<AnswerWriter> writer_;
+};
+
+asio::awaitable<void> Run::Answer() {
+  for (int attempt = 1; attempt <= kModelAttempts; ++attempt) {
+    const bool done = co_await Attempt(attempt == kModelAttempts);
+    if (done) break;
+  }
+  if (exchange_.gone()) {
+    record_.client_gone = true;
+    record_.status = kClientClosedRequest;
+  }
+}
+
+asio::awaitable<bool> Run::Attempt(bool last) {
+  auto view = co_await WaitForEngine(app_, exchange_);
+  if (exchange_.gone()) co_return true;
+  if (!view.ok()) {
+    ApiError error = view.error();
+    co_await SendError(exchange_, record_, std::move(error));
+    co_return true;
+  }
+  view_ = *std::move(view);
+  auto prepared = co_await PrepareOnWorker();
+  if (exchange_.gone()) co_return true;
+  if (!prepared.ok()) {
+    ApiError error = prepared.error();
+    co_await SendError(exchange_, record_, std::move(error));
+    co_return true;
+  }
+  Prepared ready = *std::move(prepared);
+  co_return co_await Stream(std::move(ready), last);
+}
+
+asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
+  PrepareInput input;
+  input.endpoint = endpoint_;
+  input.body = &body_;
+  if (const auto header = exchange_.request().Find("x-session-id"))
+    input.session_header = std::string(*header);
+  input.request_id = record_.id;
+  input.view = &view_;
+  input.answers = app_.answers.get();
+  input.random = app_.random();
+  co_return co_await OnWorker(*app_.workers,
+                              [&input] { return Prepare(input); });
+}
+
+asio::awaitable<bool> Run::Stream(Prepared prepared, bool last) {
+  common_ = std::move(prepared.common);
+  record_.stream = common_.stream;
+  record_.prompt_tokens =
+      static_cast<std::uint32_t>(prepared.request.prompt_ids_size());
+  if (common_.sampling.temperature > 0)
+    seed_ = prepared.request.sampling().seed();
+  if (view_.status.debug()) {
+    prompt_ids_.assign(prepared.request.prompt_ids().begin(),
+                       prepared.request.prompt_ids().end());
+  }
+  openai::AnswerHead head;
+  head.id = endpoint_ == Endpoint::kChat
+                ? openai::ChatId(app_.random(), app_.random())
+                : openai::CompletionId(app_.random(), app_.random());
+  head.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  head.model = view_.status.model_name();
+  head.system_fingerprint = openai::SystemFingerprint(view_.fingerprint);
+  text_.emplace(view_.model->tokenizer(), common_);
+  writer_.emplace(exchange_, record_, endpoint_, std::move(head),
+                  common_.stream, common_.include_usage,
+                  std::chrono::milliseconds(app_.config.sse_keep_alive_ms));
+
+  const std::unique_ptr<GenerateStream> stream =
+      app_.engine->Generate(std::move(prepared.request));
+  const http::OnGoneScope cancel(exchange_, [&stream] { stream->Cancel(); });
+  // A refusal comes at once and has a status code of its own; anything else
+  // that takes longer gets the head of its stream now.
+  SteadyTime until = steady_clock::now() + deadlines::kRefusal;
+  while (true) {
+    auto event = co_await stream->Next(until);
+    if (exchange_.gone()) break;
+    if (!event.ok()) {
+      ApiError error = openai::Unavailable(
+          std::string(event.status().message()), kRetryAfterMs);
+      co_await writer_->Fail(std::move(error));
+      break;
+    }
+    if (event->has_value() && (*event)->has_refused() && !last &&
+        !writer_->begun() &&
+        (*event)->refused().reason() == v1::Refused::MODEL_CHANGED) {
+      app_.engine->ForgetModel(view_.fingerprint);
+      co_return false;
+    }
+    if (event->has_value()) {
+      const v1::GenerateEvent& got = **event;
+      const bool done = co_await Take(got);
+      if (done) break;
+    } else {
+      absl::Status status = co_await writer_->Begin();
+      if (status.ok()) status = co_await writer_->KeepAlive();
+      if (!status.ok()) break;
+    }
+    body_ = Json();  // no further attempt: a large body need not stay
+    until = writer_->SilentUntil();
+  }
+  co_return true;
+}
+
+asio::awaitable<bool> Run::Take(const v1::GenerateEvent& event) {
+  if (event.has_refused()) {
+    ApiError error = RefusedError(event.refused(), record_.prompt_tokens);
+    co_await writer_->Fail(std::move(error));
+    co_return true;
+  }
+  if (event.has_finished()) {
+    co_await Finished(event.finished());
+    co_return true;
+  }
+  absl::Status status = co_await writer_->Begin();
+  if (status.ok() && event.has_tokens()) {
+    if (!record_.first_token_ms.has_value())
+      record_.first_token_ms = record_.ElapsedMs();
+    record_.output_tokens +=
+        static_cast<std::uint32_t>(event.tokens().tokens_size());
+    AnswerText::Piece piece = text_->Add(event.tokens());
+    status = co_await writer_->Add(std::move(piece));
+  }
+  if (status.ok()) status = co_await writer_->KeepAlive();
+  co_return !status.ok();
+}
+
+asio::awaitable<void> Run::Finished(const v1::Finished& finished) {
+  record_.cache_source = finished.cache().cache_source();
+  record_.cached_tokens = CachedTokens(finished.cache());
+  record_.output_tokens = finished.output_tokens();
+  if (finished.reason() == v1::Finished::ERROR) {
+    ApiError error = openai::InternalError(finished.error());
+    co_await writer_->Fail(std::move(error));
+    co_return;
+  }
+  if (finished.reason() == v1::Finished::CANCELLED) {
+    ApiError error = openai::Unavailable(
+        "the engine stopped before the answer was complete", kRetryAfterMs);
+    co_await writer_->Fail(std::move(error));
+    co_return;
+  }
+  absl::Status status = co_await writer_->Begin();
+  AnswerText::Piece rest = text_->Finish();
+  if (status.ok()) status = co_await writer_->Add(std::move(rest));
+  if (!status.ok()) co_return;
+  const openai::Usage usage{.prompt_tokens = finished.prompt_tokens(),
+                            .completion_tokens = finished.output_tokens(),
+                            .cached_tokens = record_.cached_tokens};
+  openai::HoldfastReport report = Report(finished);
+  (void)co_await writer_->Finish(
+      finished.reason() == v1::Finished::LENGTH ? openai::FinishReason::kLength
+                                                : openai::FinishReason::kStop,
+      usage, std::move(report), common_.top_logprobs.has_value());
+}
+
+openai::HoldfastReport Run::Report(const v1::Finished& finished) const {
+  const v1::CacheReport& cache = finished.cache();
+  openai::HoldfastReport report;
+  report.cache_source = cache.cache_source();
+  for (const auto& [source, tokens] : cache.cached_tokens_by_source())
+    report.cached_by_source[source] = tokens;
+  report.resumed_at_tokens = cache.resumed_at_tokens();
+  report.computed_tokens = cache.computed_tokens();
+  report.miss_reason = cache.miss_reason();
+  report.prefill_ms = finished.prefill_ms();
+  report.decode_ms = finished.decode_ms();
+  report.queue_ms = finished.queue_ms();
+  report.seed = seed_;
+  if (!view_.status.debug()) return report;
+  report.prompt_ids = prompt_ids_;
+  report.output_ids = text_->ids();
+  if (common_.digest) {
+    const v1::Digests& digests = finished.digests();
+    report.digests =
+        openai::DigestReport{digests.first_logits(), digests.resumed(),
+                             digests.prompt_end(), digests.end()};
+  }
+  return report;
+}
+
+asio::awaitable<void> Complete(Call call, Endpoint endpoint) {
+  call.record.generation = true;
+  std::string text = std::move(call.exchange.request().body);
+  auto body = co_await OnWorker(*call.app.workers, [&text] {
+    auto json = openai::ParseJson(text);
+    text = std::string();
+    return json;
+  });
+  if (!body.ok()) {
+    ApiError error = body.error();
+    co_await SendError(call.exchange, call.record, std::move(error));
+    co_return;
+  }
+  Run run(call, endpoint, *std::move(body));
+  co_await run.Answer();
+}
+
+}  // namespace
+
+asio::awaitable<void> ChatCompletions(Call call) {
+  return Complete(call, Endpoint::kChat);
+}
+
+asio::awaitable<void> Completions(Call call) {
+  return Complete(call, Endpoint::kCompletion);
+}
+
+}  // namespace holdfast::gateway

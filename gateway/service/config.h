@@ -1,0 +1,49 @@
+// The gateway's configuration: flags of holdfast-gateway, defaults, checks.
+#ifndef HOLDFAST_GATEWAY_SERVICE_CONFIG_H_
+#define HOLDFAST_GATEWAY_SERVICE_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "shared/deadlines.h"
+
+namespace holdfast::gateway {
+
+struct GatewayConfig {
+  // Where the daemons' sockets are: engine.sock, cache.sock; gateway.port is
+  // written here. Mode 0700.
+  std::string run_dir = "/run/holdfast";
+  // The address of the HTTP API. Anything but loopback should have API keys.
+  std::string host = "127.0.0.1";
+  // 0 takes any free port.
+  std::uint16_t port = 8000;
+  // Any of them is accepted; none at all: no key is asked for.
+  std::vector<std::string> api_keys;
+  // One key a line; empty lines and lines that start with # are skipped.
+  std::string api_key_file;
+  // MiB. A prompt of a million tokens is about 4 MiB of text; images need more.
+  std::uint32_t max_body_mb = 64;
+  // A connection over this is answered 503.
+  std::uint32_t max_connections = 1024;
+  // Threads for templates and tokenization.
+  std::uint32_t workers = 2;
+  // ms. How long a request waits for an engine that is absent or loading.
+  std::uint32_t engine_wait_ms = deadlines::kEngineAbsent.count();
+  // ms. Between two SSE comment lines while nothing else is sent.
+  std::uint32_t sse_keep_alive_ms = deadlines::kSseKeepAlive.count();
+  // JSON lines {"pattern", "answer"}: answers to force (debug engines only).
+  std::string debug_answers;
+  std::string log_level = "info";
+};
+
+void AddFlags(CLI::App& app, GatewayConfig& config);
+
+// The first flag that cannot be, by name.
+absl::Status Validate(const GatewayConfig& config);
+
+}  // namespace holdfast::gateway
+
+#endif  // HOLDFAST_GATEWAY_SERVICE_CONFIG_H_

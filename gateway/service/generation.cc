@@ -1,0 +1,162 @@
+#include "gateway/service/generation.h"
+
+#include <utility>
+#include <vector>
+
+#include "gateway/openai/prompt.h"
+#include "gateway/service/served_model.h"
+
+namespace holdfast::gateway {
+namespace {
+
+using openai::ApiOr;
+
+v1::Role ToProto(templates::Role role) {
+  switch (role) {
+    case templates::Role::kSystem:
+      return v1::ROLE_SYSTEM;
+    case templates::Role::kUser:
+      return v1::ROLE_USER;
+    case templates::Role::kAssistant:
+      return v1::ROLE_ASSISTANT;
+    case templates::Role::kTool:
+      return v1::ROLE_TOOL;
+  }
+  return v1::ROLE_UNSPECIFIED;
+}
+
+v1::CacheMode ToProto(openai::CacheMode mode) {
+  switch (mode) {
+    case openai::CacheMode::kDefault:
+      return v1::CACHE_MODE_DEFAULT;
+    case openai::CacheMode::kBypass:
+      return v1::CACHE_MODE_BYPASS;
+    case openai::CacheMode::kReadOnly:
+      return v1::CACHE_MODE_READ_ONLY;
+  }
+  return v1::CACHE_MODE_DEFAULT;
+}
+
+void FillSampling(const openai::CommonRequest& common, std::uint64_t random,
+                  v1::SamplingParams* out) {
+  const openai::Sampling& sampling = common.sampling;
+  out->set_temperature(sampling.temperature);
+  out->set_top_k(sampling.top_k);
+  out->set_top_p(sampling.top_p);
+  out->set_min_p(sampling.min_p);
+  out->set_seed(openai::ResolveSeed(common, random));
+  out->set_repetition_penalty(sampling.repetition_penalty);
+  out->set_presence_penalty(sampling.presence_penalty);
+  out->set_frequency_penalty(sampling.frequency_penalty);
+  for (const auto& [id, bias] : sampling.logit_bias)
+    (*out->mutable_logit_bias())[id] = bias;
+}
+
+void FillPrompt(const openai::BuiltPrompt& prompt, v1::GenerateRequest* out) {
+  out->mutable_prompt_ids()->Assign(prompt.ids.begin(), prompt.ids.end());
+  for (const templates::MessageMark& mark : prompt.messages) {
+    v1::MessagePosition* message = out->add_messages();
+    message->set_position_tokens(mark.position_tokens);
+    message->set_role(ToProto(mark.role));
+  }
+}
+
+void FillRest(const PrepareInput& input, const openai::CommonRequest& common,
+              v1::GenerateRequest* out) {
+  out->set_request_id(input.request_id);
+  out->set_fingerprint(input.view->fingerprint);
+  out->set_salt(common.cache_salt);
+  out->set_cache_mode(ToProto(common.cache_mode));
+  FillSampling(common, input.random, out->mutable_sampling());
+  for (const std::string& stop : common.stop) out->add_stop_strings(stop);
+  out->set_ignore_eos(common.ignore_eos);
+  if (common.top_logprobs.has_value())
+    out->set_top_logprobs(*common.top_logprobs);
+  out->set_digest(common.digest);
+}
+
+// The answer to force: the request's own, else the one that --debug-answers has
+// for its last message.
+ApiOr<std::optional<openai::Force>> ChosenForce(
+    const PrepareInput& input, const openai::ChatRequest& request) {
+  if (request.force.has_value()) return request.force;
+  if (input.answers == nullptr) return std::optional<openai::Force>();
+  if (!input.view->status.debug()) {
+    return openai::Unavailable(
+        "--debug-answers needs an engine started with --debug", 5000);
+  }
+  const auto found = input.answers->Find(request);
+  if (!found.ok()) return openai::FromStatus(found.status(), "messages");
+  if (*found == nullptr) return std::optional<openai::Force>();
+  return std::optional<openai::Force>(**found);
+}
+
+template <typename Request>
+ApiOr<Prepared> Finish(const PrepareInput& input, Request request,
+                       const std::optional<openai::Force>& force) {
+  const openai::PromptParts parts = input.view->model->parts();
+  auto prompt = openai::BuildPrompt(request, parts);
+  if (!prompt.ok()) return prompt.error();
+  auto session = openai::SessionKey(request, input.session_header);
+  if (!session.ok()) return session.error();
+  auto max_tokens = openai::ResolveMaxTokens(
+      request, prompt->ids.size(), input.view->status.max_context_tokens());
+  if (!max_tokens.ok()) return max_tokens.error();
+
+  Prepared prepared;
+  FillPrompt(*prompt, &prepared.request);
+  FillRest(input, request, &prepared.request);
+  prepared.request.set_session_key(*session);
+  prepared.request.set_max_tokens(*max_tokens);
+  if (force.has_value()) {
+    auto ids = openai::ForcedIds(*force, *prompt, parts);
+    if (!ids.ok()) return ids.error();
+    prepared.request.set_force(true);
+    prepared.request.mutable_forced_ids()->Assign(ids->begin(), ids->end());
+  }
+  prepared.common = std::move(static_cast<openai::CommonRequest&>(request));
+  return prepared;
+}
+
+}  // namespace
+
+ApiOr<Prepared> Prepare(const PrepareInput& input) {
+  const v1::EngineStatus& status = input.view->status;
+  const openai::ServerFacts facts{.model = status.model_name(),
+                                  .vocab_size = status.vocab_size(),
+                                  .debug = status.debug()};
+  if (input.endpoint == Endpoint::kCompletion) {
+    auto request = openai::ParseCompletionRequest(*input.body, facts);
+    if (!request.ok()) return request.error();
+    const std::optional<openai::Force> force = request->force;
+    return Finish(input, *std::move(request), force);
+  }
+  auto request = openai::ParseChatRequest(*input.body, facts);
+  if (!request.ok()) return request.error();
+  const auto force = ChosenForce(input, *request);
+  if (!force.ok()) return force.error();
+  return Finish(input, *std::move(request), *force);
+}
+
+openai::ApiError RefusedError(const v1::Refused& refused,
+                              std::uint32_t prompt_tokens) {
+  switch (refused.reason()) {
+    case v1::Refused::QUEUE_FULL:
+      return openai::QueueFull(refused.message(), refused.retry_after_ms());
+    case v1::Refused::DRAINING:
+    case v1::Refused::OUT_OF_BLOCKS:
+    case v1::Refused::MODEL_CHANGED:
+      return openai::Unavailable(refused.message(), refused.retry_after_ms());
+    case v1::Refused::CONTEXT_OVERFLOW:
+      return openai::ContextOverflow(prompt_tokens,
+                                     refused.max_context_tokens());
+    case v1::Refused::INVALID:
+      return openai::FieldError("", refused.message());
+    case v1::Refused::DEBUG_ONLY:
+      return openai::UnsupportedError("holdfast", refused.message());
+    default:
+      return openai::InternalError("the engine refused: " + refused.message());
+  }
+}
+
+}  // namespace holdfast::gateway
