@@ -1,0 +1,147 @@
+// Broken model files give a clean error, or load and run: every byte of every
+// header changed, and every file cut short.
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model/loader.h"
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/test_sequence.h"
+#include "engine/model/testing/tiny_model.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::model {
+namespace {
+
+constexpr std::size_t kMaxHeader = 16 * 1024;
+constexpr int kCuts = 50;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class FuzzTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto backend = kernels::MakeHostBackend({.threads = 1});
+    ASSERT_TRUE(backend.ok()) << backend.status().message();
+    backend_ = std::move(backend).value();
+    options_.max_rows = 4;
+    options_.max_context = 16;
+    tiny_.hidden = 32;
+    tiny_.layers = 1;
+    tiny_.head_dim = 16;
+    tiny_.ffn = 32;
+    tiny_.max_context = 64;
+    tiny_.merges = false;
+  }
+
+  // An error must name the file or the folder; a model must run.
+  void TryLoad(const std::string& path) {
+    const auto loaded = LoadModel(path, *backend_, options_);
+    if (!loaded.ok()) {
+      ++errors_;
+      EXPECT_NE(loaded.status().message().find(path), std::string::npos)
+          << loaded.status().message();
+      return;
+    }
+    ++loads_;
+    Model& model = *loaded->model;
+    const std::vector<std::int32_t> ids = {1, 2, 3};
+    std::vector<float> logits(model.info().vocab_size);
+    testing::TestSequence sequence(model, 16, std::byte{0});
+    SequenceRows rows = sequence.Next(ids);
+    rows.last_logits = logits;
+    const auto status = model.Forward({&rows, 1});
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  // Changes bytes [0, size) of a file one after the other, then restores it.
+  void FlipBytes(const std::string& file, std::size_t size,
+                 const std::string& model) {
+    ASSERT_LE(size, kMaxHeader);
+    const std::string good = ReadFile(file);
+    ASSERT_GE(good.size(), size);
+    std::fstream out(file, std::ios::binary | std::ios::in | std::ios::out);
+    const auto put = [&](std::size_t at, char value) {
+      out.seekp(static_cast<std::streamoff>(at));
+      out.put(value);
+      out.flush();
+    };
+    for (std::size_t at = 0; at < size; ++at) {
+      const char byte = good[at];
+      for (const char value : {static_cast<char>(byte ^ 0x01),
+                               static_cast<char>(byte ^ 0x80), '\0', '\xff'}) {
+        if (value == byte) continue;
+        put(at, value);
+        TryLoad(model);
+      }
+      put(at, byte);
+    }
+  }
+
+  void CutShort(const std::string& file, const std::string& model) {
+    const std::string good = ReadFile(file);
+    for (int cut = 0; cut < kCuts; ++cut) {
+      ASSERT_TRUE(
+          testing::WriteFile(file, good.substr(0, good.size() * cut / kCuts))
+              .ok());
+      const int errors = errors_;
+      TryLoad(model);
+      EXPECT_EQ(errors_, errors + 1) << "loaded when cut at " << cut;
+    }
+    ASSERT_TRUE(testing::WriteFile(file, good).ok());
+  }
+
+  testing::TempFolder folder_;
+  std::unique_ptr<kernels::Backend> backend_;
+  LoadOptions options_;
+  testing::TinyModelOptions tiny_;
+  int errors_ = 0;
+  int loads_ = 0;
+};
+
+TEST_F(FuzzTest, Gguf) {
+  const std::string path = folder_.File("model.gguf");
+  std::size_t header = 0;
+  ASSERT_TRUE(testing::WriteFile(path, testing::TinyGguf(tiny_, &header)).ok());
+  TryLoad(path);
+  ASSERT_EQ(loads_, 1) << "the unbroken file must load";
+  CutShort(path, path);
+  FlipBytes(path, header, path);
+  EXPECT_GT(errors_, 5000);
+  EXPECT_GT(loads_, 5000);
+}
+
+TEST_F(FuzzTest, Folder) {
+  const std::string path = folder_.File("model");
+  ASSERT_TRUE(testing::WriteTinyFolder(tiny_, path).ok());
+  TryLoad(path);
+  ASSERT_EQ(loads_, 1) << "the unbroken folder must load";
+  const std::string weights = path + "/model.safetensors";
+  for (const char* name : {"model.safetensors", "config.json", "tokenizer.json",
+                           "tokenizer_config.json", "generation_config.json"}) {
+    SCOPED_TRACE(name);
+    CutShort(path + "/" + name, path);
+  }
+  std::uint64_t header = 0;
+  std::memcpy(&header, ReadFile(weights).data(), sizeof header);
+  FlipBytes(weights, sizeof header + header, path);
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    SCOPED_TRACE(name);
+    const std::string file = path + "/" + name;
+    FlipBytes(file, std::filesystem::file_size(file), path);
+  }
+  EXPECT_GT(errors_, 5000);
+  EXPECT_GT(loads_, 100);
+}
+
+}  // namespace
+}  // namespace holdfast::model
