@@ -1,0 +1,207 @@
+// A resumed request computes what a cold one computes, bit for bit: a generated
+// Llama model on the host backend, run through the engine's own request code.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/fingerprint.h"
+#include "engine/model/loader.h"
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/testing/test_engine.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::Answer;
+using testing::ExpectSame;
+using testing::Joined;
+using testing::MakeRequest;
+using testing::RecordingSink;
+using testing::SomeIds;
+using testing::TestEngine;
+
+constexpr int kBlocks = 12;
+
+struct Variant {
+  int threads = 2;
+  int max_rows = 512;  // the longest step: 1 is row by row
+  kernels::StateType state_type = kernels::StateType::kBF16;
+};
+
+// A whole engine on the generated model.
+class Engine {
+ public:
+  Engine(const std::string& path, const Variant& variant) {
+    backend = *kernels::MakeHostBackend({.threads = variant.threads});
+    loaded = *model::LoadModel(path, *backend,
+                               {.state_type = variant.state_type,
+                                .max_rows = std::max(variant.max_rows, 32),
+                                .max_context = kBlocks * kBlockTokens});
+    engine = std::make_unique<TestEngine>(*loaded.model, *backend, kBlocks,
+                                          loaded.tokenizer, variant.max_rows);
+  }
+  Answer Run(const Request& request) { return engine->Run(request); }
+  int vocab() const { return loaded.model->info().vocab_size; }
+
+  std::unique_ptr<kernels::Backend> backend;
+  model::LoadedModel loaded;
+  std::unique_ptr<TestEngine> engine;
+};
+
+// Logits of the last row forwarded, rows and sections of the resident.
+void ExpectSameBytes(Engine& a, Engine& b) {
+  const EngineState& x = a.engine->state();
+  const EngineState& y = b.engine->state();
+  EXPECT_EQ(0, std::memcmp(x.logits.data(), y.logits.data(),
+                           x.logits.size() * sizeof(float)));
+  ASSERT_TRUE(x.resident && y.resident);
+  ASSERT_EQ(x.resident->ids, y.resident->ids);
+  EXPECT_EQ(0, std::memcmp(x.resident->sections.get(),
+                           y.resident->sections.get(), x.section_bytes));
+  const std::size_t bytes = x.pool.block_bytes();
+  const AlignedBytes left = AllocateAligned(bytes);
+  const AlignedBytes right = AllocateAligned(bytes);
+  std::memset(left.get(), 0, bytes);
+  std::memset(right.get(), 0, bytes);
+  const int rows = x.resident->rows();
+  for (int i = 0; i * kBlockTokens < rows; ++i) {
+    const int here = std::min(kBlockTokens, rows - i * kBlockTokens);
+    const auto copy = [&](Engine& engine, const Sequence& from, std::byte* to) {
+      const kernels::KvShape& shape = engine.loaded.model->kv_shape();
+      engine.backend->CopyBlockRows(shape, from.table.pointer(i), here, to);
+      if (here < kBlockTokens) engine.backend->ZeroBlockRows(shape, to, here);
+    };
+    copy(a, *x.resident, left.get());
+    copy(b, *y.resident, right.get());
+    EXPECT_EQ(0, std::memcmp(left.get(), right.get(), bytes)) << "block " << i;
+  }
+}
+
+class ExactTest : public ::testing::Test {
+ protected:
+  ExactTest() : path_(folder_.File("tiny.gguf")) {
+    EXPECT_TRUE(model::testing::WriteTinyGguf(
+                    {.type = kernels::WeightType::kQ4_1}, path_)
+                    .ok());
+  }
+  Engine Make(const Variant& variant = {}) { return Engine(path_, variant); }
+
+  model::testing::TempFolder folder_;
+  std::string path_;
+};
+
+TEST_F(ExactTest, AnySplitAndThreadCount) {
+  Engine whole = Make();
+  const Request request = MakeRequest(SomeIds(900, 1, whole.vocab()), 24);
+  const Answer expected = whole.Run(request);
+  for (const Variant& variant :
+       {Variant{.threads = 1}, Variant{.max_rows = 1}, Variant{.max_rows = 48},
+        Variant{.threads = 1, .max_rows = 16}}) {
+    Engine other = Make(variant);
+    ExpectSame(other.Run(request), expected);
+    ExpectSameBytes(other, whole);
+  }
+}
+
+TEST_F(ExactTest, ResumedAfterOthersDirtiedThePool) {
+  Engine used = Make(), fresh = Make({.threads = 1});
+  const int vocab = used.vocab();
+  const Request request = MakeRequest(SomeIds(700, 1, vocab), 8);
+  used.Run(request);
+  for (int seed = 2; seed < 9; ++seed) {  // takes every block at least once
+    used.Run(MakeRequest(SomeIds(700 + seed, seed, vocab), 8));
+    if (seed % 3 == 0) used.Run(request);
+  }
+  const Answer warm = used.Run(request);
+  EXPECT_EQ(warm.result.cache.resumed_at, 512);
+  EXPECT_GT(used.engine->state().pool.counts().evictions, 0u);
+  ExpectSame(warm, fresh.Run(request));
+  ExpectSameBytes(used, fresh);
+}
+
+// The answer's rows were made one at a time, the same tokens in a prompt are
+// prefilled together.
+TEST_F(ExactTest, TheNextTurnOnDecodedRows) {
+  Engine warm = Make(), cold = Make();
+  const auto prompt = SomeIds(300, 1, warm.vocab());
+  const Answer first = warm.Run(MakeRequest(prompt, 100));
+  const Request next = MakeRequest(
+      Joined(Joined(prompt, first.ids), SomeIds(40, 2, warm.vocab())), 16);
+  const Answer resumed = warm.Run(next);
+  EXPECT_EQ(resumed.result.cache.resumed_at, 399);
+  ExpectSame(resumed, cold.Run(next));
+  ExpectSameBytes(warm, cold);
+}
+
+TEST_F(ExactTest, ResumedAtAnyTokenOfAnyGranule) {
+  Engine warm = Make(), cold = Make();
+  const auto base = SomeIds(300, 1, warm.vocab());
+  for (int shared : {1, 17, 250, 256, 271}) {
+    warm.Run(MakeRequest(base, 4));
+    auto prompt = base;
+    prompt[shared] = (prompt[shared] + 1) % warm.vocab();
+    const Answer resumed = warm.Run(MakeRequest(prompt, 4));
+    EXPECT_EQ(resumed.result.cache.resumed_at, shared);
+    ExpectSame(resumed, cold.Run(MakeRequest(prompt, 4)));
+    ExpectSameBytes(warm, cold);
+  }
+}
+
+TEST_F(ExactTest, ACancelledPrefillIsGoneOnFrom) {
+  Engine cut = Make({.max_rows = 32}), cold = Make();
+  const Request request = MakeRequest(SomeIds(500, 1, cut.vocab()), 8);
+  RecordingSink sink;
+  const Answer cancelled = cut.engine->Run(request, sink, [&] {
+    return !sink.progress.empty() && sink.progress.back() > 150;
+  });
+  ASSERT_EQ(cancelled.result.reason, FinishReason::kCancelled);
+  const Answer resumed = cut.Run(request);
+  EXPECT_EQ(resumed.result.cache.resumed_at, cancelled.result.cache.computed);
+  EXPECT_GT(resumed.result.cache.resumed_at, 150);
+  ExpectSame(resumed, cold.Run(request));
+  ExpectSameBytes(cut, cold);
+}
+
+TEST_F(ExactTest, SampledAnswersAreExactToo) {
+  Engine warm = Make(), cold = Make({.threads = 1, .max_rows = 16});
+  Request request = MakeRequest(SomeIds(400, 1, warm.vocab()), 60);
+  request.sampling = {.temperature = 1.2f,
+                      .top_k = 200,
+                      .top_p = 0.95f,
+                      .min_p = 0.001f,
+                      .seed = 11,
+                      .repetition_penalty = 1.1f};
+  request.top_logprobs = 5;
+  warm.Run(request);
+  const Answer again = warm.Run(request);
+  const Answer expected = cold.Run(request);
+  ExpectSame(again, expected);
+  for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+    EXPECT_EQ(again.tokens[i].logprobs->chosen,
+              expected.tokens[i].logprobs->chosen);
+  }
+}
+
+TEST_F(ExactTest, TheFingerprintSaysWhatBytesDependOn) {
+  const auto fingerprint = [](Engine& engine) {
+    const auto self_test = SelfTest(*engine.loaded.model, *engine.backend);
+    return *ComputeFingerprint(engine.loaded.files, *engine.loaded.model,
+                               engine.backend->info(), *self_test);
+  };
+  Engine two = Make(), one = Make({.threads = 1, .max_rows = 48});
+  EXPECT_EQ(fingerprint(two), fingerprint(one));
+  Engine wide = Make({.state_type = kernels::StateType::kF32});
+  EXPECT_NE(fingerprint(two), fingerprint(wide));
+  ASSERT_TRUE(model::testing::WriteTinyGguf(
+                  {.type = kernels::WeightType::kQ4_1, .seed = 2}, path_)
+                  .ok());
+  Engine other = Make();
+  EXPECT_NE(fingerprint(two), fingerprint(other));
+}
+
+}  // namespace
+}  // namespace holdfast::engine

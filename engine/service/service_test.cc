@@ -1,0 +1,267 @@
+// The service over a Unix socket, as a gateway sees it.
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <semaphore>
+#include <string>
+#include <vector>
+
+#include "engine/model/testing/temp_folder.h"
+#include "engine/server.h"
+#include "engine/service/engine_service.h"
+#include "engine/testing/test_engine.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "holdfast/v1/engine.grpc.pb.h"
+#include "shared/tokenizer_proto.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::FakeBackend;
+using testing::FakeModel;
+using testing::FakeTokenizer;
+using ::testing::HasSubstr;
+using testing::kFakeEos;
+using testing::MakeState;
+using testing::SomeIds;
+
+constexpr int kBlocks = 16;
+constexpr std::chrono::seconds kGiveUp{30};
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() {
+    v1::EngineStatus loading;
+    loading.set_model_path("fake.gguf");
+    service_ = std::make_unique<EngineService>(loading);
+    auto server = StartServer(folder_.File("engine.sock"), service_.get());
+    EXPECT_TRUE(server.ok()) << server.status().message();
+    server_ = *std::move(server);
+    stub_ = v1::Engine::NewStub(
+        grpc::CreateChannel("unix:" + folder_.File("engine.sock"),
+                            grpc::InsecureChannelCredentials()));
+  }
+  ~ServiceTest() override {
+    server_->Shutdown();
+    scheduler_.reset();
+  }
+
+  void Serve(bool debug = true) {
+    memory_ = AllocateAligned(kBlocks * model_.layout().BlockBytes());
+    scheduler_ = std::make_unique<Scheduler>(
+        MakeState(model_, backend_, memory_.get(), kBlocks, FakeTokenizer()),
+        Scheduler::Options{.max_queue = 4, .debug = debug});
+    v1::EngineStatus status;
+    status.set_model_name("fake");
+    status.set_fingerprint(std::string("\1\2\3") + std::string(29, '\0'));
+    service_->Serve({.scheduler = scheduler_.get(),
+                     .status = status,
+                     .tokenizer = FakeTokenizer(),
+                     .cache_link = [] { return v1::CacheServiceLink(); }});
+  }
+
+  static v1::GenerateRequest MakeRequest(const std::vector<std::int32_t>& ids,
+                                         int max_tokens) {
+    v1::GenerateRequest request;
+    request.set_request_id("test");
+    request.mutable_prompt_ids()->Add(ids.begin(), ids.end());
+    request.set_max_tokens(max_tokens);
+    request.set_ignore_eos(true);
+    return request;
+  }
+  std::vector<v1::GenerateEvent> Generate(const v1::GenerateRequest& request,
+                                          grpc::Status* status = nullptr) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kGiveUp);
+    auto stream = stub_->Generate(&context, request);
+    std::vector<v1::GenerateEvent> events;
+    for (v1::GenerateEvent event; stream->Read(&event);) {
+      events.push_back(event);
+    }
+    const grpc::Status end = stream->Finish();
+    if (status != nullptr) {
+      *status = end;
+    } else {
+      EXPECT_TRUE(end.ok()) << end.error_message();
+    }
+    return events;
+  }
+  v1::EngineStatus Status() {
+    grpc::ClientContext context;
+    v1::EngineStatus status;
+    EXPECT_TRUE(stub_->Status(&context, {}, &status).ok());
+    return status;
+  }
+
+  FakeModel model_;
+  FakeBackend backend_;
+  AlignedBytes memory_;
+  const model::testing::TempFolder folder_;
+  std::unique_ptr<EngineService> service_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Engine::Stub> stub_;
+};
+
+std::vector<std::uint32_t> Ids(const std::vector<v1::GenerateEvent>& events) {
+  std::vector<std::uint32_t> ids;
+  for (const v1::GenerateEvent& event : events) {
+    for (const auto& token : event.tokens().tokens()) ids.push_back(token.id());
+  }
+  return ids;
+}
+
+TEST_F(ServiceTest, AnswersWhileItLoads) {
+  EXPECT_EQ(Status().state(), v1::EngineStatus::LOADING);
+  EXPECT_EQ(Status().model_path(), "fake.gguf");
+  grpc::Status status;
+  EXPECT_TRUE(Generate(MakeRequest({1}, 1), &status).empty());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("loading"));
+  Serve();
+  EXPECT_EQ(Status().state(), v1::EngineStatus::SERVING);
+  EXPECT_EQ(Generate(MakeRequest({1}, 1)).back().finished().reason(),
+            v1::Finished::LENGTH);
+}
+
+TEST_F(ServiceTest, StreamsProgressStartTokensEnd) {
+  Serve();
+  v1::GenerateRequest request = MakeRequest(SomeIds(700, 1), 40);
+  request.set_digest(true);
+  request.set_top_logprobs(2);
+  const auto events = Generate(request);
+  ASSERT_GE(events.size(), 4u);
+  EXPECT_TRUE(events.front().has_progress());
+  const auto started = std::ranges::find_if(
+      events, [](const auto& event) { return event.has_started(); });
+  ASSERT_NE(started, events.end());
+  EXPECT_EQ(started->started().cache().miss_reason(), "cold");
+  EXPECT_EQ((started - 1)->progress().done_tokens(), 700u);
+  EXPECT_EQ((started + 1)->tokens().tokens(0).top_size(), 2);
+  EXPECT_TRUE((started + 1)->tokens().tokens(0).has_logprob());
+  const v1::Finished& end = events.back().finished();
+  EXPECT_EQ(end.reason(), v1::Finished::LENGTH);
+  EXPECT_EQ(end.prompt_tokens(), 700u);
+  EXPECT_EQ(end.output_tokens(), 40u);
+  EXPECT_EQ(end.digests().first_logits().size(), 32u);
+  EXPECT_TRUE(end.digests().resumed().empty());
+  EXPECT_EQ(Ids(events).size(), 40u);
+
+  const auto again = Generate(request);
+  EXPECT_EQ(Ids(again), Ids(events));
+  const v1::Finished& warm = again.back().finished();
+  EXPECT_EQ(warm.cache().cache_source(), "resident");
+  EXPECT_EQ(warm.cache().resumed_at_tokens(), 699u);
+  EXPECT_EQ(warm.cache().cached_tokens_by_source().at("resident"), 699u);
+  EXPECT_EQ(warm.cache().computed_tokens(), 1u);
+  EXPECT_EQ(warm.digests().end(), end.digests().end());
+  EXPECT_EQ(warm.digests().first_logits(), end.digests().first_logits());
+  EXPECT_EQ(warm.digests().resumed().size(), 32u);
+}
+
+TEST_F(ServiceTest, RefusalsAreEvents) {
+  Serve(/*debug=*/false);
+  const auto refused = [&](const v1::GenerateRequest& request) {
+    const auto events = Generate(request);
+    EXPECT_EQ(events.size(), 1u);
+    return events.front().refused();
+  };
+  EXPECT_EQ(refused(MakeRequest(SomeIds(4096, 1), 1)).reason(),
+            v1::Refused::CONTEXT_OVERFLOW);
+  EXPECT_EQ(refused(MakeRequest({}, 1)).reason(), v1::Refused::INVALID);
+  v1::GenerateRequest request = MakeRequest({1}, 1);
+  request.set_force(true);
+  EXPECT_EQ(refused(request).reason(), v1::Refused::DEBUG_ONLY);
+  request = MakeRequest({1}, 1);
+  request.set_fingerprint("another");
+  EXPECT_EQ(refused(request).reason(), v1::Refused::MODEL_CHANGED);
+  request.set_fingerprint(Status().fingerprint());
+  EXPECT_TRUE(Generate(request).back().has_finished());
+  request.set_cache_mode(static_cast<v1::CacheMode>(17));
+  EXPECT_THAT(refused(request).message(), HasSubstr("cache_mode 17"));
+  request = MakeRequest({1, 2}, 1);
+  request.add_messages()->set_position_tokens(2);
+  EXPECT_THAT(refused(request).message(), HasSubstr("position 2"));
+  request = MakeRequest({1}, 1);
+  request.mutable_prompt_ids()->Set(0, 0xffffffff);
+  EXPECT_THAT(refused(request).message(), HasSubstr("prompt_ids"));
+}
+
+// The model makes a step only when the test lets it, so the request cannot end
+// by itself before the server has heard that its client has gone.
+TEST_F(ServiceTest, AClientThatGoesCancelsItsRequest) {
+  constexpr int kTokens = 1000;
+  std::counting_semaphore<> steps(0);
+  std::promise<void> running;
+  model_.before_forward = [&](int position, int) {
+    if (position == 0) running.set_value();
+    EXPECT_TRUE(steps.try_acquire_for(kGiveUp));
+  };
+  Serve();
+  grpc::ClientContext context;
+  auto stream = stub_->Generate(&context, MakeRequest(SomeIds(9, 1), kTokens));
+  ASSERT_EQ(running.get_future().wait_for(kGiveUp), std::future_status::ready);
+  context.TryCancel();
+  v1::GenerateEvent event;
+  while (stream->Read(&event)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  int allowed = 0;
+  while (Status().running_requests() > 0 && allowed < kTokens) {
+    steps.release();
+    ++allowed;
+  }
+  EXPECT_LT(allowed, kTokens);
+  EXPECT_LT(model_.rows_forwarded(), kTokens);
+}
+
+TEST_F(ServiceTest, TheTokenizerTravelsInParts) {
+  Serve();
+  grpc::ClientContext context;
+  auto stream = stub_->GetTokenizer(&context, {});
+  std::string bytes;
+  v1::TokenizerPart part;
+  while (stream->Read(&part)) {
+    bytes += part.data();
+    EXPECT_EQ(part.fingerprint(), Status().fingerprint());
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(part.total_bytes(), bytes.size());
+  v1::Tokenizer proto;
+  ASSERT_TRUE(proto.ParseFromString(bytes));
+  const auto spec = FromProto(proto);
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->tokens, FakeTokenizer().tokens);
+  EXPECT_EQ(spec->eos_ids, (std::vector<std::uint32_t>{kFakeEos}));
+}
+
+TEST_F(ServiceTest, MetricsAndDrain) {
+  Serve();
+  Generate(MakeRequest({1, 2}, 1));
+  grpc::ClientContext metrics_context;
+  v1::EngineMetrics metrics;
+  ASSERT_TRUE(stub_->Metrics(&metrics_context, {}, &metrics).ok());
+  EXPECT_THAT(metrics.prometheus_text(),
+              HasSubstr("holdfast_prompt_tokens_total"));
+  grpc::ClientContext drain_context;
+  v1::DrainRequest drain;
+  drain.set_deadline_ms(1000);
+  v1::DrainResponse drained;
+  ASSERT_TRUE(stub_->Drain(&drain_context, drain, &drained).ok());
+  EXPECT_EQ(Status().state(), v1::EngineStatus::DRAINING);
+  EXPECT_EQ(Generate(MakeRequest({1}, 1)).front().refused().reason(),
+            v1::Refused::DRAINING);
+}
+
+TEST_F(ServiceTest, ASecondServerCannotTakeTheSocket) {
+  auto second = StartServer(folder_.File("engine.sock"), service_.get());
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("engine.sock: another process serves it"));
+}
+
+}  // namespace
+}  // namespace holdfast::engine
