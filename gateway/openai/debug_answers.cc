@@ -3,8 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -119,8 +119,11 @@ absl::StatusOr<std::unique_ptr<DebugAnswers>> DebugAnswers::Parse(
 absl::StatusOr<std::unique_ptr<DebugAnswers>> DebugAnswers::Load(
     const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)),
-                         std::istreambuf_iterator<char>());
+  std::string text;
+  char buffer[4096];
+  while (file.read(buffer, sizeof buffer) || file.gcount() > 0) {
+    text.append(buffer, static_cast<std::size_t>(file.gcount()));
+  }
   if (!file.is_open() || file.bad()) {
     return absl::NotFoundError(
         fmt::format("debug answers {}: cannot be read", path));

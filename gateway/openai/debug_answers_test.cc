@@ -38,7 +38,8 @@ TEST(DebugAnswersTest, TheFirstMatchOnTheLastMessageWins) {
   EXPECT_EQ(TextFor(**answers, "first"), "none");
   EXPECT_EQ(TextFor(**answers, ""), "none");
   EXPECT_EQ(TextFor(**answers, "Über"), "two");
-  EXPECT_EQ(*(*answers)->Find(ChatRequest{}), nullptr);
+  const ChatRequest empty;
+  EXPECT_EQ(*(*answers)->Find(empty), nullptr);
 }
 
 TEST(DebugAnswersTest, AnswersOfEveryKind) {
@@ -72,7 +73,7 @@ TEST(DebugAnswersTest, BadLinesNameFileAndLine) {
 
 TEST(DebugAnswersTest, APatternThatNeverEndsIsAnError) {
   const auto answers =
-      DebugAnswers::Parse(R"({"pattern":"^(a+)+(b+)+$","answer":"x"})", "file");
+      DebugAnswers::Parse(R"({"pattern":"^(a|aa)+$","answer":"x"})", "file");
   ASSERT_TRUE(answers.ok()) << answers.status();
   const auto found = (*answers)->Find(LastMessage(std::string(64, 'a') + "c"));
   EXPECT_TRUE(absl::IsResourceExhausted(found.status())) << found.status();

@@ -22,9 +22,15 @@ constexpr std::size_t kMaxBiases = 1024;
 constexpr float kGreedyTemperature = 1e-5F;
 constexpr float kSmallestTopP = 1e-6F;  // the best token alone, long before
 
+// Not by ==, to which 2^64 - 1 is the same.
+bool IsMinusOne(const Json& json) {
+  return json.is_number_integer() && !json.is_number_unsigned() &&
+         json.get<std::int64_t>() == -1;
+}
+
 void ParseSeed(Fields* fields, Sampling* sampling) {
   const Json* seed = fields->Find("seed");
-  if (seed == nullptr || *seed == -1)
+  if (seed == nullptr || IsMinusOne(*seed))
     return;  // -1: random, as llama.cpp has it
   const auto value =
       WholeNumber(*seed, 0, std::numeric_limits<std::uint64_t>::max());
@@ -36,7 +42,8 @@ void ParseSeed(Fields* fields, Sampling* sampling) {
 
 void ParseTopK(Fields* fields, Sampling* sampling) {
   const Json* top_k = fields->Find("top_k");
-  if (top_k == nullptr || *top_k == -1) return;  // -1: off, as vLLM has it
+  if (top_k == nullptr || IsMinusOne(*top_k))
+    return;  // -1: off, as vLLM has it
   std::optional<std::uint32_t> value;
   fields->Uint("top_k", 0, kMaxUint32, &value);
   if (value) sampling->top_k = *value;

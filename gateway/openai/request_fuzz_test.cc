@@ -93,7 +93,7 @@ TEST(RequestFuzzTest, ValuesReplacedAndFieldsRemoved) {
   ASSERT_TRUE(good.ok()) << good.error().message;
   std::mt19937 random(11);
   Counts counts;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 10'000; ++round) {
     Json body = *good;
     for (std::size_t i = 1 + random() % 3; i > 0; --i) {
       std::vector<Json*> places;
@@ -108,14 +108,14 @@ TEST(RequestFuzzTest, ValuesReplacedAndFieldsRemoved) {
     Try(body, &counts);
   }
   EXPECT_GT(counts.requests, 1000);
-  EXPECT_GT(counts.errors, 10'000);
+  EXPECT_GT(counts.errors, 5000);
 }
 
 TEST(RequestFuzzTest, BytesChanged) {
   std::mt19937 random(12);
   Counts counts;
   int parsed = 0;
-  for (int round = 0; round < 40'000; ++round) {
+  for (int round = 0; round < 20'000; ++round) {
     std::string text = kBody;
     for (std::size_t i = 1 + random() % 2; i > 0; --i) {
       const std::size_t at = random() % text.size();

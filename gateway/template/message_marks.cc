@@ -197,13 +197,23 @@ absl::StatusOr<Ids> SystemHeader(const Probe& probe) {
       rendering->substr(0, std::min(text, rendering->find('\n'))));
 }
 
-absl::StatusOr<Ids> ToolHeader(const Probe& probe) {
+// `text` is printed last in the turn `before`.
+absl::StatusOr<Ids> ToolHeaderAfter(const Probe& probe, const Json& before,
+                                    const char* text) {
   const Json user = Message("user", kUserText);
-  const auto closer =
-      Probe::After(probe.Render({user, ToolCallMessage()}, false), kArgument);
-  return probe.Header(Probe::Opener(
-      probe.Render({user, ToolCallMessage(), ToolMessage()}, false), kArgument,
-      closer, kToolText));
+  const auto closer = Probe::After(probe.Render({user, before}, false), text);
+  return probe.Header(
+      Probe::Opener(probe.Render({user, before, ToolMessage()}, false), text,
+                    closer, kToolText));
+}
+
+// Tool messages answer a call; templates that print no calls take them after
+// any answer.
+absl::StatusOr<Ids> ToolHeader(const Probe& probe) {
+  absl::StatusOr<Ids> header =
+      ToolHeaderAfter(probe, ToolCallMessage(), kArgument);
+  if (header.ok()) return header;
+  return ToolHeaderAfter(probe, Message("assistant", kAnswerText), kAnswerText);
 }
 
 }  // namespace
