@@ -84,7 +84,7 @@ absl::Status Encoder::EncodeInWindows(std::size_t begin, std::size_t end) {
         EncodeOpenWindow(begin, window_end);
     if (!done.ok()) return done.status();
     if (*done == begin) {
-      size *= 2;  // a longer look, so that the work stays linear
+      size = 2 * (window_end - begin);  // doubling: the work stays linear
       continue;
     }
     begin = *done;

@@ -20,6 +20,11 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{E}-\x{1F}!-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
 
+// What Oniguruma's \w has besides categories: Other_Alphabetic symbols, and
+// the numbers of Latin-1.
+constexpr std::string_view kWordExtras =
+    R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+
 constexpr std::string_view kCategories[] = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd",
     "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm",
@@ -221,7 +226,9 @@ class Translator {
         break;
       case 'w':
       case 'W':
-        Members(Properties({"L", "M", "Nd", "Pc"}), c == 'W', in_class);
+        Members(
+            Properties({"L", "M", "Nd", "Nl", "Pc"}) + std::string(kWordExtras),
+            c == 'W', in_class);
         break;
       case 'p':
       case 'P':

@@ -1,5 +1,6 @@
 #include "gateway/tokenizer/testing/golden.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
