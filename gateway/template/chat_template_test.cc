@@ -210,6 +210,9 @@ TEST(ChatTemplateTest, TheSandboxHoldsAndNothingIsChanged) {
   EXPECT_THAT(
       std::string(RenderError("{{ messages.append(1) }}", input).message()),
       HasSubstr("unsafe"));
+  EXPECT_FALSE(RenderError("{% set ns = namespace(_x=1) %}").ok());
+  EXPECT_FALSE(
+      RenderError("{% set ns = namespace() %}{% set ns.__x = 1 %}").ok());
 }
 
 TEST(ChatTemplateTest, AFailedRenderLeavesTheNextOneAlone) {

@@ -9,6 +9,7 @@ import json
 import jinja2
 import jinja2.ext
 import jinja2.nodes
+import jinja2.utils
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 # Integers of a template are token counts and dates, not this long.
@@ -70,6 +71,31 @@ def _strftime_now(pattern):
     return datetime.datetime.now().strftime(pattern)
 
 
+class _Namespace(jinja2.utils.Namespace):
+    """namespace() without names that reach into the interpreter."""
+
+    def __init__(*arguments, **attributes):  # a template may name one "self"
+        self, *rest = arguments
+        values = dict(*rest, **attributes)
+        for name in values:
+            _Namespace._check(name)
+        jinja2.utils.Namespace.__init__(self, values)
+
+    def __setitem__(self, name, value):
+        _Namespace._check(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+    @staticmethod
+    def _check(name):
+        if isinstance(name, str) and name.startswith("_"):
+            raise SecurityError(f"a namespace cannot hold {name!r}")
+
+
+def _dict(*arguments, **items):
+    # A function, so that the type itself is out of reach.
+    return dict(*arguments, **items)
+
+
 def _environment():
     environment = _Environment(
         trim_blocks=True, lstrip_blocks=True,
@@ -77,6 +103,8 @@ def _environment():
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
+    environment.globals["namespace"] = _Namespace
+    environment.globals["dict"] = _dict
     return environment
 
 
