@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gateway/tokenizer/unicode_additions.h"
 #include "gateway/tokenizer/utf8.h"
 
 namespace holdfast::gateway {
@@ -25,6 +26,15 @@ bool IsWord(char32_t code) {
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
       return true;
+    case UTF8PROC_CATEGORY_CN:
+      return std::any_of(
+          UnicodeAdditions().begin(), UnicodeAdditions().end(),
+          [code](const UnicodeAddition& addition) {
+            const std::string_view category = addition.category;
+            return code >= addition.range.low && code <= addition.range.high &&
+                   (category[0] == 'L' || category[0] == 'M' ||
+                    category == "Nd" || category == "Nl" || category == "Pc");
+          });
     default:
       // Join_Control, and the symbols that are Other_Alphabetic.
       return code == 0x200C || code == 0x200D ||

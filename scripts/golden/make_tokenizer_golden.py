@@ -86,6 +86,7 @@ LOOK_ALIKES = [
     "<left>", "x   <left>   y", "<right>", "x   <right>   y\u3000z",
     "<right>  <left>", "<right>  <right>", "WORD", "a WORD b", "aWORD", "WORDb",
     "WORD WORD", "WORDWORD", "éWORD", "WORD1", "(WORD)", "_WORD", "WORD\u0301",
+    "WORD\U0001e5d7", "WORD\u24d0", "WORD\u2188", "WORD\u200d", "WORD\u00b2",
     "Caf\u00e9Token", "Cafe\u0301Token", "xCaf\u00e9Tokeny",
     "Caf\u00e9Token\u0301", "\u212aEY", "KEY", "<\u212aEY>", "<KEY>",
     "<KEY>\u0338", "<|im_end|>\u0338", "<|im_end|>\u0301 x", "<|a|>", "<|a|>b",
