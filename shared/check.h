@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define HF_CHECK(condition)                                                   \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__,   \
-                   #condition);                                               \
-      std::abort();                                                           \
-    }                                                                         \
+#define HF_CHECK(condition)                                                 \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, \
+                   #condition);                                             \
+      std::abort();                                                         \
+    }                                                                       \
   } while (false)
 
 #endif  // HOLDFAST_SHARED_CHECK_H_

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,13 @@ namespace {
 
 absl::Status ErrnoStatus(const std::string& what) {
   return absl::ErrnoToStatus(errno, what);
+}
+
+std::string ReadLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
 
 }  // namespace
@@ -131,10 +140,15 @@ absl::Status LockSocket(const std::string& path) {
     const int error = errno;
     close(fd);
     if (error == EWOULDBLOCK) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(path, ": another process serves it"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          path, ": another process serves it (pid ", ReadLine(lock), ")"));
     }
     return absl::ErrnoToStatus(error, absl::StrCat("lock ", lock));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 ||
+      write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoStatus(absl::StrCat("write ", lock));
   }
   return absl::OkStatus();  // the descriptor stays open: the lock ends with the
                             // process

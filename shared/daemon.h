@@ -57,7 +57,8 @@ absl::Status PrepareRunDirectory(const std::string& path);
 absl::StatusOr<std::string> UnixTarget(const std::string& path);
 
 // Takes an exclusive lock on `path`.lock for the life of the process, so that a
-// second daemon cannot steal the socket. The error names the file.
+// second daemon cannot steal the socket. The error names the file and the
+// process that holds it.
 absl::Status LockSocket(const std::string& path);
 
 }  // namespace holdfast

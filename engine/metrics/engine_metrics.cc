@@ -27,6 +27,12 @@ Family<Counter>& Counters(Registry& registry, const char* name,
   return BuildCounter().Name(name).Help(help).Register(registry);
 }
 
+// Brings a counter to what was counted elsewhere.
+void Raise(Counter& counter, std::uint64_t total) {
+  const double missing = static_cast<double>(total) - counter.Value();
+  if (missing > 0) counter.Increment(missing);
+}
+
 }  // namespace
 
 const char* RefusalName(Refusal::Reason reason) {
@@ -70,6 +76,9 @@ EngineMetrics::EngineMetrics()
       evictions_(Counters(registry_, "holdfast_pool_evictions_total",
                           "Cached blocks that were taken for new rows")
                      .Add({})),
+      prefill_tokens_(Counters(registry_, "holdfast_prefill_tokens_total",
+                               "Prompt rows forwarded, step by step")
+                          .Add({})),
       running_(BuildGauge()
                    .Name("holdfast_num_requests_running")
                    .Help("Requests that run")
@@ -116,15 +125,14 @@ void EngineMetrics::Finished(const Result& result) {
 }
 
 std::string EngineMetrics::Text(const EngineGauges& gauges) {
+  std::lock_guard lock(text_mutex_);  // Raise reads, then writes
   running_.Set(gauges.running);
   waiting_.Set(gauges.waiting);
   blocks_.Add({{"state", "free"}}).Set(gauges.free_blocks);
   blocks_.Add({{"state", "used"}}).Set(gauges.used_blocks);
   blocks_.Add({{"state", "cached"}}).Set(gauges.cached_blocks);
-  const auto counted = static_cast<double>(gauges.evictions);
-  if (counted > evictions_.Value()) {
-    evictions_.Increment(counted - evictions_.Value());
-  }
+  Raise(evictions_, gauges.evictions);
+  Raise(prefill_tokens_, gauges.prefill_tokens);
   return prometheus::TextSerializer().Serialize(registry_.Collect());
 }
 

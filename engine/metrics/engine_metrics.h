@@ -3,6 +3,7 @@
 #define HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "engine/scheduler/request.h"
@@ -20,6 +21,7 @@ struct EngineGauges {
   int used_blocks = 0;
   int cached_blocks = 0;
   std::uint64_t evictions = 0;
+  std::uint64_t prefill_tokens = 0;
 };
 
 // Thread-safe. Conservation: holdfast_prompt_tokens_total over its sources is
@@ -34,6 +36,7 @@ class EngineMetrics {
   std::string Text(const EngineGauges& gauges);
 
  private:
+  std::mutex text_mutex_;
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& prompt_tokens_;
   prometheus::Family<prometheus::Counter>& requests_;
@@ -42,6 +45,7 @@ class EngineMetrics {
   prometheus::Family<prometheus::Gauge>& blocks_;
   prometheus::Counter& generation_tokens_;
   prometheus::Counter& evictions_;
+  prometheus::Counter& prefill_tokens_;
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
   prometheus::Histogram& queue_seconds_;

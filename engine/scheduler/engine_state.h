@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_ENGINE_SCHEDULER_ENGINE_STATE_H_
 #define HOLDFAST_ENGINE_SCHEDULER_ENGINE_STATE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -47,6 +48,8 @@ struct EngineState {
   Sampler sampler;
   StepSize step_size;
   std::vector<float> logits;  // of the last row forwarded
+  // Prompt rows forwarded since the start, step by step. Read by any thread.
+  std::atomic<std::uint64_t> prefilled{0};
 };
 
 }  // namespace holdfast::engine

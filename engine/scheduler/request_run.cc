@@ -108,6 +108,7 @@ bool RequestRun::Prefill() {
     if (!status.ok()) return Fail(status), false;
     state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
     result_.cache.computed += rows;
+    state_.prefilled += rows;
     sink_.OnProgress(sequence_.rows(), total);
   }
   return true;

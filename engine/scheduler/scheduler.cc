@@ -105,7 +105,8 @@ EngineGauges Scheduler::gauges() const {
           .free_blocks = pool_counts_.free,
           .used_blocks = pool_counts_.used,
           .cached_blocks = pool_counts_.cached,
-          .evictions = pool_counts_.evictions};
+          .evictions = pool_counts_.evictions,
+          .prefill_tokens = state_->prefilled.load()};
 }
 
 bool Scheduler::draining() const {

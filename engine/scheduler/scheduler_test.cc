@@ -190,6 +190,7 @@ TEST_F(SchedulerTest, CountsWhatItDid) {
   EXPECT_THAT(
       text, HasSubstr("holdfast_requests_refused_total{reason=\"invalid\"} 1"));
   EXPECT_THAT(text, HasSubstr("holdfast_generation_tokens_total 8"));
+  EXPECT_THAT(text, HasSubstr("holdfast_prefill_tokens_total 301"));
 }
 
 class AdmissionTest : public ::testing::Test {

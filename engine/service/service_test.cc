@@ -260,7 +260,7 @@ TEST_F(ServiceTest, ASecondServerCannotTakeTheSocket) {
   auto second = StartServer(folder_.File("engine.sock"), service_.get());
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(std::string(second.status().message()),
-              HasSubstr("engine.sock: another process serves it"));
+              HasSubstr("engine.sock: another process serves it (pid "));
 }
 
 }  // namespace
