@@ -28,17 +28,27 @@ struct ProductBlock {
   std::int64_t out_stride = 0;
 };
 
+// What `few` multiplies: rows against one panel or a pair.
+struct ProductFew {
+  const Panel* panels = nullptr;
+  int panel_count = 0;
+  std::int64_t cols = 0;
+  const float* x = nullptr;  // rows of `cols`
+  int rows = 0;
+  // Of the matrix's column 0; bias may be null.
+  const float* bias = nullptr;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
 // Products of activation rows with panels.
 struct ProductKernels {
   // The most rows that `few` takes.
   int few_rows;
   // Rows of a tile of `block`; the last tile of a block may have fewer.
   int row_tile;
-  // Rows x one panel, weights widened in registers: out[r * out_stride + n] for
-  // the panel's columns n.
-  void (*few)(const Panel& panel, std::int64_t cols, const float* x,
-              std::int64_t x_stride, int rows, const float* bias, float* out,
-              std::int64_t out_stride);
+  // Weights are widened in registers.
+  void (*few)(const ProductFew& few);
   // Widens k_count numbers of k from k_start, all 32 columns, in the order that
   // `block` reads.
   void (*widen)(const Panel& panel, std::int64_t k_start, int k_count,

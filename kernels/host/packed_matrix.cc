@@ -8,56 +8,49 @@
 namespace holdfast::kernels {
 namespace {
 
-void CopyScale(const std::byte* file, int column, std::byte* scales) {
-  std::memcpy(scales + column * 2, file, 2);
-}
-
 // GGUF's nibbles: low half element i, high half element i + 16. Ours: low half
 // element 2i, high half 2i + 1, so that one load serves two consecutive k.
-void PackNibbles(const std::byte* file, int column, std::byte* panel) {
+void PackNibbles(const std::byte* file, int width, std::byte* to) {
   const auto element = [file](int k) {
     const auto byte = static_cast<unsigned>(file[k % 16]);
     return k < 16 ? byte & 15u : byte >> 4;
   };
   for (int i = 0; i < 16; ++i) {
-    panel[i * kPanelColumns + column] =
+    to[i * width] =
         static_cast<std::byte>(element(2 * i) | (element(2 * i + 1) << 4));
   }
 }
 
-void PackQuantisedBlock(WeightType type, const std::byte* file, int column,
-                        std::byte* block) {
-  CopyScale(file, column, block);
-  switch (type) {
-    case WeightType::kQ8_0:
-      for (int k = 0; k < kQuantBlock; ++k) {
-        block[64 + k * kPanelColumns + column] = file[2 + k];
-      }
-      return;
-    case WeightType::kQ4_0:
-      PackNibbles(file + 2, column, block + 64);
-      return;
-    default:  // Q4_1
-      CopyScale(file + 2, column, block + 64);
-      PackNibbles(file + 4, column, block + 128);
-      return;
+// One block of one row of the file becomes column `column` of a block.
+void PackQuantisedBlock(WeightType type, const std::byte* file, int width,
+                        int column, std::byte* block) {
+  const std::size_t header = QuantHeaderBytes(type);
+  for (std::size_t at = 0; at < header; at += 2) {
+    std::memcpy(block + at * width + column * 2, file + at, 2);
   }
+  std::byte* values = block + header * width + column;
+  if (type != WeightType::kQ8_0) {
+    PackNibbles(file + header, width, values);
+    return;
+  }
+  for (int k = 0; k < kQuantBlock; ++k) values[k * width] = file[header + k];
 }
 
-void PackRow(WeightType type, const std::byte* row, std::int64_t cols,
-             int column, std::byte* panel) {
-  if (!IsQuantised(type)) {
-    const std::size_t bytes = type == WeightType::kF32 ? 4 : 2;
+void PackRow(const std::byte* row, std::int64_t cols, int column,
+             const Panel& panel, std::byte* to) {
+  if (!IsQuantised(panel.type)) {
+    const std::size_t bytes = ColumnBytes(panel.type, 1);
     for (std::int64_t k = 0; k < cols; ++k) {
-      std::memcpy(panel + (k * kPanelColumns + column) * bytes, row + k * bytes,
+      std::memcpy(to + (k * kPanelColumns + column) * bytes, row + k * bytes,
                   bytes);
     }
     return;
   }
-  const std::size_t block_bytes = WeightRowBytes(type, kQuantBlock);
+  const std::size_t block_bytes = QuantBlockBytes(panel.type);
   for (std::int64_t k = 0; k < cols; k += kQuantBlock) {
-    PackQuantisedBlock(type, row + k / kQuantBlock * block_bytes, column,
-                       panel + PanelBytes(type, k));
+    PackQuantisedBlock(panel.type, row, panel.width, panel.column + column, to);
+    row += block_bytes;
+    to += block_bytes * panel.width;
   }
 }
 
@@ -111,12 +104,13 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
                              ": cannot be joined with " +
                              DescribeTensor(parts[0]));
     }
-    matrix->parts_.push_back(
-        {tensor.type, tensor.rows, matrix->rows_, matrix->panels_, bytes});
     const int panels = PanelCount(tensor.rows);
+    matrix->parts_.push_back({tensor.type, tensor.rows, matrix->rows_,
+                              matrix->panels_, panels, matrix->pairs_, bytes});
+    matrix->pairs_ += (panels + 1) / 2;
     matrix->rows_ += tensor.rows;
     matrix->panels_ += panels;
-    bytes += panels * PanelBytes(tensor.type, tensor.cols);
+    bytes += panels * kPanelColumns * ColumnBytes(tensor.type, tensor.cols);
   }
   matrix->cols_ = parts[0].cols;
   matrix->bytes_ = bytes;
@@ -127,17 +121,17 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
     const WeightTensor& tensor = parts[p];
     const Part& part = matrix->parts_[p];
     const std::size_t row_bytes = WeightRowBytes(tensor.type, tensor.cols);
-    const std::size_t panel_bytes = PanelBytes(tensor.type, tensor.cols);
-    pool.For(PanelCount(tensor.rows), [&](int index, int) {
-      std::byte* panel =
-          matrix->memory_.data() + part.offset + index * panel_bytes;
+    pool.For(part.panels, [&](int index, int) {
+      const Panel panel = matrix->PanelIn(part, index);
+      std::byte* to = matrix->memory_.data() +
+                      (panel.data - matrix->memory_.data());  // not const
       const std::int64_t first = std::int64_t{index} * kPanelColumns;
       const std::int64_t end = std::min(first + kPanelColumns, tensor.rows);
       for (std::int64_t n = first; n < end; ++n) {
         const std::int64_t row =
             tensor.row_order.empty() ? n : tensor.row_order[n];
-        PackRow(tensor.type, tensor.data + row * row_bytes, tensor.cols,
-                static_cast<int>(n - first), panel);
+        PackRow(tensor.data + row * row_bytes, tensor.cols,
+                static_cast<int>(n - first), panel, to);
       }
     });
   }
@@ -146,12 +140,34 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
 
 Panel PackedMatrix::PanelIn(const Part& part, int index) const {
   const std::int64_t first = std::int64_t{index} * kPanelColumns;
-  return {part.type,
-          static_cast<int>(
-              std::min<std::int64_t>(kPanelColumns, part.rows - first)),
-          part.first_column + first,
-          memory_.data() + part.offset +
-              static_cast<std::size_t>(index) * PanelBytes(part.type, cols_)};
+  Panel panel;
+  panel.type = part.type;
+  panel.columns = static_cast<int>(
+      std::min<std::int64_t>(kPanelColumns, part.rows - first));
+  panel.first_column = part.first_column + first;
+  const std::size_t column_bytes = ColumnBytes(part.type, cols_);
+  int before = index;  // panels that lie wholly before this one's memory
+  if (IsQuantised(part.type)) {
+    before = index / 2 * 2;
+    if (before + 1 < part.panels) panel.width = 2 * kPanelColumns;
+    panel.column = (index - before) * kPanelColumns;
+  }
+  panel.data =
+      memory_.data() + part.offset + before * kPanelColumns * column_bytes;
+  return panel;
+}
+
+PackedMatrix::Pair PackedMatrix::pair(int index) const {
+  std::size_t p = parts_.size() - 1;
+  while (parts_[p].first_pair > index) --p;
+  const Part& part = parts_[p];
+  const int first = 2 * (index - part.first_pair);
+  Pair pair;
+  pair.count = std::min(2, part.panels - first);
+  for (int i = 0; i < pair.count; ++i) {
+    pair.panels[i] = PanelIn(part, first + i);
+  }
+  return pair;
 }
 
 Panel PackedMatrix::panel(int index) const {

@@ -1,11 +1,13 @@
 // Weights in panels of 32 output columns, still in their storage format.
 //
-// A panel of an unquantised type is [k][32 columns]. A panel of a quantised
-// type is a run of blocks of 32 k each:
-//   Q8_0  f16 scale[32], int8 value[32 k][32 columns]
-//   Q4_0  f16 scale[32], nibbles[16][32]: byte [i][column] holds k = 2i in its
-//         low half, 2i + 1 in its high half
-//   Q4_1  f16 scale[32], f16 minimum[32], nibbles as Q4_0
+// A panel of an unquantised type is [k][32 columns]. Panels of a quantised type
+// come in pairs that lie side by side, so that both can be read as one stream
+// of memory; the last of an odd number is alone. A pair is a run of blocks of
+// 32 k each, `width` 64 columns (alone: 32):
+//   Q8_0  f16 scale[width], int8 value[32 k][width]
+//   Q4_0  f16 scale[width], nibbles[16][width]: byte [i][column] holds k = 2i
+//         in its low half, 2i + 1 in its high half
+//   Q4_1  f16 scale[width], f16 minimum[width], nibbles as Q4_0
 // Columns past a part's end are zeros.
 #ifndef HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
 #define HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
@@ -32,24 +34,20 @@ constexpr bool IsQuantised(WeightType type) {
          type == WeightType::kQ4_1;
 }
 
-// Bytes of a panel from its start to k; for quantised types k is a multiple
-// of 32.
-constexpr std::size_t PanelBytes(WeightType type, std::int64_t k) {
+// Bytes of a column's scales and minima in a block, and of its integers.
+constexpr std::size_t QuantHeaderBytes(WeightType type) {
+  return type == WeightType::kQ4_1 ? 4 : 2;
+}
+constexpr std::size_t QuantBlockBytes(WeightType type) {
+  return QuantHeaderBytes(type) + (type == WeightType::kQ8_0 ? 32 : 16);
+}
+
+// Bytes of `k` numbers of one column in a panel; for quantised types k is a
+// multiple of 32.
+constexpr std::size_t ColumnBytes(WeightType type, std::int64_t k) {
   const auto count = static_cast<std::size_t>(k);
-  switch (type) {
-    case WeightType::kF32:
-      return count * kPanelColumns * 4;
-    case WeightType::kF16:
-    case WeightType::kBF16:
-      return count * kPanelColumns * 2;
-    case WeightType::kQ8_0:
-      return count / kQuantBlock * (64 + 32 * kPanelColumns);
-    case WeightType::kQ4_0:
-      return count / kQuantBlock * (64 + 16 * kPanelColumns);
-    case WeightType::kQ4_1:
-      return count / kQuantBlock * (128 + 16 * kPanelColumns);
-  }
-  return 0;
+  if (IsQuantised(type)) return count / kQuantBlock * QuantBlockBytes(type);
+  return count * (type == WeightType::kF32 ? 4 : 2);
 }
 
 // 32 output columns, or what is left of a part.
@@ -58,6 +56,9 @@ struct Panel {
   int columns = 0;
   std::int64_t first_column = 0;
   const std::byte* data = nullptr;
+  // Of quantised types: where in its pair this panel is.
+  int width = kPanelColumns;
+  int column = 0;
 };
 
 class PackedMatrix final : public Matrix {
@@ -67,6 +68,14 @@ class PackedMatrix final : public Matrix {
 
   int panels() const { return panels_; }
   Panel panel(int index) const;
+  // Panels that are one pair in memory share an index here; so does each panel
+  // without a partner. Of the pair's panels, the first and how many.
+  int pairs() const { return pairs_; }
+  struct Pair {
+    Panel panels[2];
+    int count = 0;
+  };
+  Pair pair(int index) const;
   // The panel that holds output column `column`.
   Panel PanelOf(std::int64_t column) const;
 
@@ -76,6 +85,8 @@ class PackedMatrix final : public Matrix {
     std::int64_t rows = 0;
     std::int64_t first_column = 0;
     int first_panel = 0;
+    int panels = 0;
+    int first_pair = 0;
     std::size_t offset = 0;
   };
 
@@ -83,6 +94,7 @@ class PackedMatrix final : public Matrix {
 
   std::vector<Part> parts_;
   int panels_ = 0;
+  int pairs_ = 0;
   HostMemory memory_;
 };
 

@@ -57,7 +57,7 @@ void MultiplyBlock(const ProductBlock& block) {
 
 // out: [column pair of vectors][k][2 vectors].
 template <WeightType kType>
-void WidenPanelOfType(const std::byte* panel, std::int64_t k_start, int k_count,
+void WidenPanelOfType(const Panel& panel, std::int64_t k_start, int k_count,
                       float* HWY_RESTRICT out) {
   const DF d;
   const int lanes = LaneCount();
@@ -68,23 +68,25 @@ void WidenPanelOfType(const std::byte* panel, std::int64_t k_start, int k_count,
                     k_count +
                 column % pair_width;
     if constexpr (IsQuantised(kType)) {
+      const std::byte* block =
+          panel.data + ColumnBytes(kType, k_start) * panel.width;
+      const int at = panel.column + column;
       for (int k = 0; k < k_count; k += kQuantBlock) {
-        const std::byte* block = panel + PanelBytes(kType, k_start + k);
-        const VF scale = LoadF16(block + column * 2);
-        const VF minimum = LoadMinimum<kType>(block, column);
-        const std::byte* values = block + QuantHeaderBytes(kType);
+        const VF scale = LoadScale(block, at);
+        const VF minimum = LoadMinimum<kType>(block, panel.width, at);
         for (int pair = 0; pair < kQuantBlock / 2; ++pair) {
           VF even, odd;
-          LoadPair<kType>(values, pair, column, even, odd);
+          LoadPair<kType>(block, panel.width, pair, at, even, odd);
           hn::StoreU(Dequantise<kType>(even, scale, minimum), d, to);
           hn::StoreU(Dequantise<kType>(odd, scale, minimum), d,
                      to + pair_width);
           to += 2 * pair_width;
         }
+        block += QuantBlockBytes(kType) * panel.width;
       }
     } else {
       for (int k = 0; k < k_count; ++k, to += pair_width) {
-        hn::StoreU(LoadPlain<kType>(panel, k_start + k, column), d, to);
+        hn::StoreU(LoadPlain<kType>(panel.data, k_start + k, column), d, to);
       }
     }
   }

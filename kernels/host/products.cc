@@ -53,11 +53,10 @@ void HostProducts::MatMul(const PackedMatrix& w, const float* x, int rows,
 
 void HostProducts::FewRows(const PackedMatrix& w, const float* x, int rows,
                            const float* bias, float* y) {
-  pool_.For(w.panels(), [&](int index, int) {
-    const Panel panel = w.panel(index);
-    kernels_.few(panel, w.cols(), x, w.cols(), rows,
-                 bias == nullptr ? nullptr : bias + panel.first_column,
-                 y + panel.first_column, w.rows());
+  pool_.For(w.pairs(), [&](int index, int) {
+    const PackedMatrix::Pair pair = w.pair(index);
+    kernels_.few(
+        {pair.panels, pair.count, w.cols(), x, rows, bias, y, w.rows()});
   });
 }
 

@@ -45,15 +45,15 @@ HWY_INLINE VF LoadPlain(const std::byte* panel, std::int64_t k, int column) {
   }
 }
 
-constexpr std::size_t QuantHeaderBytes(WeightType type) {
-  return type == WeightType::kQ4_1 ? 128 : 64;
+// Scale and, of Q4_1, minimum of the columns of a block from `column` of its
+// `width`.
+HWY_INLINE VF LoadScale(const std::byte* block, int column) {
+  return LoadF16(block + column * 2);
 }
-
-// The minimum of Q4_1; for the other types unused.
 template <WeightType kType>
-HWY_INLINE VF LoadMinimum(const std::byte* block, int column) {
+HWY_INLINE VF LoadMinimum(const std::byte* block, int width, int column) {
   if constexpr (kType == WeightType::kQ4_1) {
-    return LoadF16(block + 64 + column * 2);
+    return LoadF16(block + (width + column) * 2);
   } else {
     return hn::Zero(DF());
   }
@@ -73,20 +73,21 @@ HWY_INLINE VF Dequantise(VF q, VF scale, VF minimum) {
 
 // The integers at k = 2 pair and 2 pair + 1 of a block, as floats.
 template <WeightType kType>
-HWY_INLINE void LoadPair(const std::byte* values, int pair, int column,
-                         VF& even, VF& odd) {
+HWY_INLINE void LoadPair(const std::byte* block, int width, int pair,
+                         int column, VF& even, VF& odd) {
   const DF d;
   const DI di;
+  const std::byte* values = block + QuantHeaderBytes(kType) * width;
   if constexpr (kType == WeightType::kQ8_0) {
     const hn::Rebind<std::int8_t, DF> d8;
     const auto* p = reinterpret_cast<const std::int8_t*>(values) +
-                    2 * pair * kPanelColumns + column;
+                    2 * pair * width + column;
     even = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, p)));
-    odd = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, p + kPanelColumns)));
+    odd = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, p + width)));
   } else {
     const hn::Rebind<std::uint8_t, DF> d8;
-    const auto* p = reinterpret_cast<const std::uint8_t*>(values) +
-                    pair * kPanelColumns + column;
+    const auto* p =
+        reinterpret_cast<const std::uint8_t*>(values) + pair * width + column;
     const auto bits = hn::PromoteTo(di, hn::LoadU(d8, p));
     even = hn::ConvertTo(d, hn::And(bits, hn::Set(di, 15)));
     odd = hn::ConvertTo(d, hn::ShiftRight<4>(bits));

@@ -1,0 +1,170 @@
+// Products of few rows: every weight is widened in registers, once for all
+// rows; included once per target.
+#if defined(HOLDFAST_KERNELS_HOST_PRODUCT_FEW_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef HOLDFAST_KERNELS_HOST_PRODUCT_FEW_INL_H_
+#undef HOLDFAST_KERNELS_HOST_PRODUCT_FEW_INL_H_
+#else
+#define HOLDFAST_KERNELS_HOST_PRODUCT_FEW_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/host/kernel_tables.h"
+#include "kernels/host/repeat.h"
+#include "kernels/host/vector_math-inl.h"
+#include "kernels/host/widen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace holdfast::kernels {
+namespace HWY_NAMESPACE {
+#if HF_TARGET_HAS_KERNELS
+
+// Rows whose accumulators fit the registers beside the weights, and rows for
+// which two panels' do. Two panels, because one row over one is a single chain
+// for each vector: it waits for the latency of every addition. (Two panels that
+// do not lie side by side are two streams of memory: half as fast as one.)
+#if HWY_TARGET == HWY_AVX2
+inline constexpr int kFewRows = 4;
+inline constexpr int kFewRowsOfTwoPanels = 1;
+#else
+inline constexpr int kFewRows = 8;
+inline constexpr int kFewRowsOfTwoPanels = 4;
+#endif
+
+// Row r has 2 accumulators for each panel.
+#define HF_START(r)                         \
+  [[maybe_unused]] VF c0_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c1_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c2_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c3_##r = hn::Zero(d);
+#define HF_ACCUMULATE(r)                          \
+  if constexpr (kRows > r) {                      \
+    const VF a = hn::Set(d, x[r * x_stride + k]); \
+    c0_##r = hn::MulAdd(a, w0, c0_##r);           \
+    c1_##r = hn::MulAdd(a, w1, c1_##r);           \
+    if constexpr (kPanels > 1) {                  \
+      c2_##r = hn::MulAdd(a, w2, c2_##r);         \
+      c3_##r = hn::MulAdd(a, w3, c3_##r);         \
+    }                                             \
+  }
+#define HF_STORE(r)                                                     \
+  if constexpr (kRows > r) {                                            \
+    hn::StoreU(c0_##r, d, out + r * kPanelColumns);                     \
+    hn::StoreU(c1_##r, d, out + r * kPanelColumns + lanes);             \
+    if constexpr (kPanels > 1) {                                        \
+      hn::StoreU(c2_##r, d, out + (kRows + r) * kPanelColumns);         \
+      hn::StoreU(c3_##r, d, out + (kRows + r) * kPanelColumns + lanes); \
+    }                                                                   \
+  }
+
+// Columns [column, column + 2 vectors) of a panel, or of the two of a pair.
+// out: [panel][row][kPanelColumns].
+template <WeightType kType, int kRows, int kPanels>
+void FewColumns(const Panel& panel, int column, std::int64_t cols,
+                const float* HWY_RESTRICT x, std::int64_t x_stride,
+                float* HWY_RESTRICT out) {
+  const DF d;
+  const int lanes = LaneCount();
+  HF_REPEAT_8(HF_START)
+  if constexpr (IsQuantised(kType)) {
+    // A pair's second panel follows the first's columns in every row.
+    const int width = kPanels == 2 ? 2 * kPanelColumns : panel.width;
+    const int at0 = panel.column + column;
+    const int at1 = at0 + lanes;
+    const int at2 = at0 + (kPanels - 1) * kPanelColumns;
+    const int at3 = at2 + lanes;
+    const std::byte* block = panel.data;
+    for (std::int64_t k0 = 0; k0 < cols; k0 += kQuantBlock) {
+      const VF scale0 = LoadScale(block, at0);
+      const VF scale1 = LoadScale(block, at1);
+      const VF scale2 = LoadScale(block, at2);
+      const VF scale3 = LoadScale(block, at3);
+      const VF minimum0 = LoadMinimum<kType>(block, width, at0);
+      const VF minimum1 = LoadMinimum<kType>(block, width, at1);
+      const VF minimum2 = LoadMinimum<kType>(block, width, at2);
+      const VF minimum3 = LoadMinimum<kType>(block, width, at3);
+      for (int pair = 0; pair < kQuantBlock / 2; ++pair) {
+        VF even0, odd0, even1, odd1, even2, odd2, even3, odd3;
+        LoadPair<kType>(block, width, pair, at0, even0, odd0);
+        LoadPair<kType>(block, width, pair, at1, even1, odd1);
+        LoadPair<kType>(block, width, pair, at2, even2, odd2);
+        LoadPair<kType>(block, width, pair, at3, even3, odd3);
+        std::int64_t k = k0 + 2 * pair;
+        VF w0 = Dequantise<kType>(even0, scale0, minimum0);
+        VF w1 = Dequantise<kType>(even1, scale1, minimum1);
+        [[maybe_unused]] VF w2 = Dequantise<kType>(even2, scale2, minimum2);
+        [[maybe_unused]] VF w3 = Dequantise<kType>(even3, scale3, minimum3);
+        HF_REPEAT_8(HF_ACCUMULATE)
+        ++k;
+        w0 = Dequantise<kType>(odd0, scale0, minimum0);
+        w1 = Dequantise<kType>(odd1, scale1, minimum1);
+        w2 = Dequantise<kType>(odd2, scale2, minimum2);
+        w3 = Dequantise<kType>(odd3, scale3, minimum3);
+        HF_REPEAT_8(HF_ACCUMULATE)
+      }
+      block += QuantBlockBytes(kType) * width;
+    }
+  } else {
+    static_assert(kPanels == 1);
+    for (std::int64_t k = 0; k < cols; ++k) {
+      const VF w0 = LoadPlain<kType>(panel.data, k, column);
+      const VF w1 = LoadPlain<kType>(panel.data, k, column + lanes);
+      [[maybe_unused]] const VF w2 = w0;
+      [[maybe_unused]] const VF w3 = w1;
+      HF_REPEAT_8(HF_ACCUMULATE)
+    }
+  }
+  HF_REPEAT_8(HF_STORE)
+}
+
+#undef HF_START
+#undef HF_ACCUMULATE
+#undef HF_STORE
+
+template <WeightType kType, int kRows, int kPanels>
+void FewPanels(const ProductFew& few, const Panel* panels) {
+  float sums[kPanels * kRows * kPanelColumns];
+  const int step = 2 * LaneCount();
+  for (int column = 0; column < kPanelColumns; column += step) {
+    FewColumns<kType, kRows, kPanels>(panels[0], column, few.cols, few.x,
+                                      few.cols, sums + column);
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    const std::int64_t first = panels[p].first_column;
+    for (int r = 0; r < kRows; ++r) {
+      const float* row = sums + (p * kRows + r) * kPanelColumns;
+      float* out = few.out + r * few.out_stride + first;
+      for (int n = 0; n < panels[p].columns; ++n) {
+        out[n] = few.bias == nullptr ? row[n] : row[n] + few.bias[first + n];
+      }
+    }
+  }
+}
+
+template <WeightType kType, int kRows>
+void FewOfType(const ProductFew& few) {
+  if (few.rows != kRows) {
+    if constexpr (kRows > 1) FewOfType<kType, kRows - 1>(few);
+    return;
+  }
+  if constexpr (IsQuantised(kType) && kRows <= kFewRowsOfTwoPanels) {
+    if (few.panel_count == 2) {
+      FewPanels<kType, kRows, 2>(few, few.panels);
+      return;
+    }
+  }
+  for (int p = 0; p < few.panel_count; ++p) {
+    FewPanels<kType, kRows, 1>(few, few.panels + p);
+  }
+}
+
+#endif  // HF_TARGET_HAS_KERNELS
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace holdfast::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
