@@ -71,6 +71,32 @@ void AppendQ41(std::span<const float> x, std::string* out) {
   AppendNibbles(quanta, out);
 }
 
+float HalfAt(const char* from) {
+  std::uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return kernels::F16ToFloat(bits);
+}
+
+// Quantum k of a block of nibbles.
+int NibbleAt(const char* nibbles, std::size_t k) {
+  const auto byte = static_cast<unsigned char>(nibbles[k % (kBlock / 2)]);
+  return k < kBlock / 2 ? byte & 15 : byte >> 4;
+}
+
+void WidenBlock(WeightType type, const char* block, std::vector<float>* out) {
+  const float scale = HalfAt(block);
+  for (std::size_t k = 0; k < kBlock; ++k) {
+    if (type == WeightType::kQ8_0) {
+      out->push_back(scale * static_cast<signed char>(block[2 + k]));
+    } else if (type == WeightType::kQ4_0) {
+      out->push_back(scale * static_cast<float>(NibbleAt(block + 2, k) - 8));
+    } else {  // one rounding: scale x quantum is exact in float
+      out->push_back(scale * static_cast<float>(NibbleAt(block + 4, k)) +
+                     HalfAt(block + 2));
+    }
+  }
+}
+
 }  // namespace
 
 std::uint16_t FloatToF16(float value) {
@@ -109,6 +135,30 @@ std::string Store(WeightType type, std::span<const float> values) {
     if (type == WeightType::kQ8_0) AppendQ8(block, &out);
     if (type == WeightType::kQ4_0) AppendQ40(block, &out);
     if (type == WeightType::kQ4_1) AppendQ41(block, &out);
+  }
+  return out;
+}
+
+std::vector<float> Widen(WeightType type, std::string_view bytes) {
+  std::vector<float> out;
+  if (type == WeightType::kF32) {
+    out.resize(bytes.size() / sizeof(float));
+    std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+    return out;
+  }
+  const bool blocks = type != WeightType::kF16 && type != WeightType::kBF16;
+  const std::size_t step = kernels::WeightRowBytes(type, blocks ? kBlock : 1);
+  for (std::size_t at = 0; at + step <= bytes.size(); at += step) {
+    const char* from = bytes.data() + at;
+    if (blocks) {
+      WidenBlock(type, from, &out);
+    } else if (type == WeightType::kF16) {
+      out.push_back(HalfAt(from));
+    } else {
+      std::uint16_t bits;
+      std::memcpy(&bits, from, sizeof bits);
+      out.push_back(kernels::Bf16ToFloat(bits));
+    }
   }
   return out;
 }

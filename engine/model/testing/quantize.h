@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/backend.h"
 
@@ -16,6 +18,9 @@ std::uint16_t FloatToF16(float value);
 // The values' bytes in a storage type. For types of blocks the count must be a
 // multiple of 32.
 std::string Store(kernels::WeightType type, std::span<const float> values);
+
+// The numbers that Store's bytes stand for.
+std::vector<float> Widen(kernels::WeightType type, std::string_view bytes);
 
 }  // namespace holdfast::model::testing
 

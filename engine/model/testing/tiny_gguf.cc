@@ -1,5 +1,6 @@
 // The generated models as GGUF files.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/testing/gguf_writer.h"
@@ -106,8 +107,13 @@ std::string TinyGguf(const TinyModelOptions& options,
       PairRows(options.head_dim, &tensor);
     }
     const WeightType type = TypeOf(options, tensor);
-    writer.AddTensor(tensor.gguf_name, type, tensor.shape,
-                     Store(type, tensor.values));
+    std::string bytes = Store(type, tensor.values);
+    if (options.widened) {
+      bytes = Store(WeightType::kF32, Widen(type, bytes));
+    }
+    writer.AddTensor(tensor.gguf_name,
+                     options.widened ? WeightType::kF32 : type, tensor.shape,
+                     std::move(bytes));
   }
   AddRopeDivisors(options, &writer);
   return writer.Finish(header_bytes);

@@ -1,0 +1,123 @@
+// What the tiny models compute, as committed digests: every build, compiler,
+// instruction set and thread count must give these bits, and cached bytes
+// depend on them. A change that alters one on purpose raises the backend's
+// arithmetic revision and replaces the digests.
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/loader.h"
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/test_sequence.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::model {
+namespace {
+
+using kernels::StateType;
+using kernels::WeightType;
+using testing::TinyModelOptions;
+
+constexpr int kRevision = 1;  // of the arithmetic that gave the digests
+constexpr int kTokens = 300;
+
+struct Case {
+  const char* variant;
+  WeightType type;
+  StateType state_type;
+  const char* digest;
+};
+
+constexpr Case kCases[] = {
+    {"tiny-llama", WeightType::kF32, StateType::kBF16, "cf9b69e89f8e2c84"},
+    {"tiny-llama", WeightType::kF16, StateType::kBF16, "055dbdfbf148f53c"},
+    {"tiny-llama", WeightType::kBF16, StateType::kBF16, "0bcf7b712495814a"},
+    {"tiny-llama", WeightType::kQ8_0, StateType::kBF16, "97e40341bb6ed206"},
+    {"tiny-llama", WeightType::kQ4_0, StateType::kBF16, "d51818cf8d6f0175"},
+    {"tiny-llama", WeightType::kQ4_1, StateType::kBF16, "7c6da23bb746d679"},
+    {"tiny-llama", WeightType::kF32, StateType::kF32, "ca66613becca95f8"},
+    {"tiny-llama3", WeightType::kF32, StateType::kBF16, "51eb747c3d72bdcc"},
+    {"tiny-qwen2", WeightType::kF32, StateType::kBF16, "555521d792279d7c"},
+    {"tiny-qwen3", WeightType::kF32, StateType::kBF16, "0b77224b4dca077e"},
+};
+
+// 64-bit FNV-1a.
+class Digest {
+ public:
+  void Add(std::string_view bytes) {
+    for (char c : bytes) {
+      value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    }
+  }
+  std::string Hex() const {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016" PRIx64, value_);
+    return text;
+  }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+// Of all logits, whole granules of rows, and sections.
+std::string DigestOf(const TinyModelOptions& tiny, StateType state_type,
+                     int threads) {
+  testing::TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  EXPECT_TRUE(testing::WriteTinyGguf(tiny, path).ok());
+  auto backend = kernels::MakeHostBackend({.threads = threads});
+  EXPECT_TRUE(backend.ok()) << backend.status().message();
+  EXPECT_EQ((*backend)->info().arithmetic_revision, kRevision);
+  LoadOptions options;
+  options.state_type = state_type;
+  options.max_rows = kTokens;
+  options.max_context = 512;
+  auto loaded = LoadModel(path, **backend, options);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  Model& model = *loaded->model;
+
+  std::vector<std::int32_t> ids(kTokens);
+  for (int i = 0; i < kTokens; ++i) ids[i] = (i * i + 7 * i) % 1024;
+  std::vector<float> logits(ids.size() * model.info().vocab_size);
+  testing::TestSequence sequence(model, kTokens, std::byte{0});
+  SequenceRows rows = sequence.Next(ids);
+  rows.all_logits = logits;
+  EXPECT_TRUE(model.Forward({&rows, 1}).ok());
+  Digest digest;
+  digest.Add({reinterpret_cast<const char*>(logits.data()),
+              logits.size() * sizeof(float)});
+  digest.Add(sequence.RowBytes(kTokens));
+  digest.Add(sequence.SectionBytes());
+  return digest.Hex();
+}
+
+TEST(DigestTest, EveryBuildGivesTheCommittedBits) {
+  for (const Case& c : kCases) {
+    TinyModelOptions tiny = *testing::TinyVariant(c.variant);
+    tiny.type = c.type;
+    EXPECT_EQ(DigestOf(tiny, c.state_type, 1), c.digest)
+        << c.variant << ", " << kernels::WeightTypeName(c.type);
+  }
+}
+
+// Weights give the same answers in the file's storage and widened to floats.
+TEST(DigestTest, StorageOfWeightsChangesNothing) {
+  for (WeightType type :
+       {WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0,
+        WeightType::kQ4_0, WeightType::kQ4_1}) {
+    TinyModelOptions stored = {.type = type};
+    TinyModelOptions widened = {.type = type, .widened = true};
+    EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
+              DigestOf(widened, StateType::kBF16, 2))
+        << kernels::WeightTypeName(type);
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::model
