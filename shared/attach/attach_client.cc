@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/grpcpp.h"
 #include "holdfast/v1/cache.grpc.pb.h"
 #include "shared/attach/paths.h"
@@ -47,15 +46,6 @@ v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
   layout.set_block_bytes(options.layout.BlockBytes());
   layout.set_block_count(options.block_count);
   return request;
-}
-
-// A channel without the process-wide pool of connections: after a restart of
-// the cache service, the back-off of an earlier channel must not delay us.
-std::shared_ptr<grpc::Channel> OwnChannel(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
-                                   arguments);
 }
 
 }  // namespace
@@ -183,7 +173,8 @@ absl::Status AttachClient::Announce(std::uint64_t epoch) {
   const std::string path = CacheSocketPath(options_.run_dir);
   absl::StatusOr<std::string> target = UnixTarget(path);
   if (!target.ok()) return target.status();
-  auto stub = v1::Cache::NewStub(OwnChannel(*target));
+  auto stub = v1::Cache::NewStub(
+      grpc::CreateChannel(*target, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        options_.announce_deadline);

@@ -4,8 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +47,20 @@ class FakeCache final : public v1::Cache::Service {
   grpc::Status AnnounceLayout(grpc::ServerContext*,
                               const v1::AnnounceLayoutRequest* request,
                               v1::AnnounceLayoutResponse*) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     requests_.push_back(*request);
+    changed_.notify_all();
+    EXPECT_TRUE(
+        changed_.wait_for(lock, kTestDeadline, [this] { return !held_; }));
     return answer_;
+  }
+  // Calls that come are answered after Release().
+  void Hold() { SetHeld(true); }
+  void Release() { SetHeld(false); }
+  bool AwaitRequest() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kTestDeadline,
+                             [this] { return !requests_.empty(); });
   }
   void AnswerWith(grpc::Status status) {
     std::lock_guard lock(mutex_);
@@ -59,7 +72,15 @@ class FakeCache final : public v1::Cache::Service {
   }
 
  private:
+  void SetHeld(bool held) {
+    std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+
   std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
   grpc::Status answer_;
   std::vector<v1::AnnounceLayoutRequest> requests_;
   std::unique_ptr<grpc::Server> server_;
@@ -241,15 +262,17 @@ TEST_F(AttachClientTest, StopEndsAHandshakeAtOnce) {
 }
 
 TEST_F(AttachClientTest, StopEndsAnAnnouncementAtOnce) {
-  auto server = StartServer();  // and nobody at the gRPC socket
+  FakeCache cache(dir_.path());
+  cache.Hold();
+  auto server = StartServer();
   AttachClientOptions options = Options(recorder_);
   options.announce_deadline = std::chrono::hours(1);
   auto client = StartClient(std::move(options));
-  while (!server->state().peer.has_value()) {
-    ASSERT_TRUE(server->Responds(kTestDeadline));
-  }
-  client->Stop();
+  ASSERT_TRUE(cache.AwaitRequest());
+  client->Stop();  // while the call waits for its answer
+  cache.Release();
   EXPECT_TRUE(server->WaitDetached(kTestDeadline));
+  EXPECT_EQ(client->link().attaches, 0u);
 }
 
 TEST_F(AttachClientTest, LayoutThatIsRefusedDetaches) {

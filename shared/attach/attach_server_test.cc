@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +23,37 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
+
+// Holds the server's thread at the first connection that it accepts, so that a
+// test can queue others behind it in an order of its choosing.
+class AcceptGate {
+ public:
+  CredentialCheck Check() {
+    return [this](const Credentials& peer) {
+      std::unique_lock lock(mutex_);
+      reached_ = true;
+      changed_.notify_all();
+      EXPECT_TRUE(
+          changed_.wait_for(lock, kTestDeadline, [this] { return open_; }));
+      return CheckSameUser(peer);
+    };
+  }
+  bool AwaitReached() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kTestDeadline, [this] { return reached_; });
+  }
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  bool open_ = false;
+};
 
 class AttachServerTest : public testing::Test {
  protected:
@@ -204,14 +238,22 @@ TEST_F(AttachServerTest, TwoDescriptorsAreOneTooMany) {
 }
 
 TEST_F(AttachServerTest, SilentPeersHoldNobodyUp) {
+  AcceptGate gate;
   AttachServerOptions options = Options();
   options.max_half_open = 3;
   options.handshake_deadline = std::chrono::hours(1);
+  options.check_peer = gate.Check();
   Start(std::move(options));
   std::vector<RawPeer> silent;
-  for (int i = 0; i < 8; ++i) silent.emplace_back(path_);
+  silent.emplace_back(path_);
+  ASSERT_TRUE(gate.AwaitReached());
+  // An engine amid more silent peers than may wait, before and behind it.
+  for (int i = 0; i < 4; ++i) silent.emplace_back(path_);
   RawPeer engine(path_);
-  EXPECT_NE(AttachPeer(engine), 0u);
+  engine.SendHello(pool_);
+  for (int i = 0; i < 4; ++i) silent.emplace_back(path_);
+  gate.Open();
+  EXPECT_TRUE(engine.Receive().accepted.has_value());
   // The oldest were pushed out, and told so.
   const auto answer = silent[0].Receive();
   ASSERT_TRUE(answer.refusal.has_value());
@@ -269,20 +311,22 @@ TEST_F(AttachServerTest, TalkingAfterTheHelloDetaches) {
   EXPECT_TRUE(engine.Receive().closed);
 }
 
-TEST_F(AttachServerTest, EngineThatLeftBeforeTheAnswerDoesNotStayAttached) {
-  Start(Options());
-  for (int i = 0; i < 20; ++i) {
+TEST_F(AttachServerTest, EngineThatLeftBeforeTheAnswerIsNeverAttached) {
+  AcceptGate gate;
+  AttachServerOptions options = Options();
+  options.check_peer = gate.Check();
+  Start(std::move(options));
+  for (int i = 0; i < 5; ++i) {
     RawPeer hasty(path_);
     hasty.SendHello(pool_);
   }
-  // Behind them in the queue, so all of them were seen when this is answered.
-  RawPeer last(path_);
-  last.Send(std::vector<std::byte>(3));
-  EXPECT_TRUE(last.Receive().refusal.has_value());
-  ASSERT_TRUE(server_->WaitDetached(kTestDeadline));
-  EXPECT_EQ(server_->state().attaches, server_->state().detaches);
+  ASSERT_TRUE(gate.AwaitReached());
   RawPeer engine(path_);
-  EXPECT_NE(AttachPeer(engine), 0u);
+  engine.SendHello(pool_);
+  gate.Open();
+  EXPECT_TRUE(engine.Receive().accepted.has_value());
+  EXPECT_EQ(server_->state().attaches, 1u);
+  EXPECT_EQ(server_->state().detaches, 0u);
 }
 
 TEST_F(AttachServerTest, ReplacesAStaleSocketAndRemovesItsOwn) {
