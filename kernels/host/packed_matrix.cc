@@ -147,7 +147,7 @@ Panel PackedMatrix::PanelIn(const Part& part, int index) const {
   panel.first_column = part.first_column + first;
   const std::size_t column_bytes = ColumnBytes(part.type, cols_);
   int before = index;  // panels that lie wholly before this one's memory
-  if (IsQuantised(part.type)) {
+  if (IsPaired(part.type)) {
     before = index / 2 * 2;
     if (before + 1 < part.panels) panel.width = 2 * kPanelColumns;
     panel.column = (index - before) * kPanelColumns;

@@ -1,13 +1,14 @@
 // Weights in panels of 32 output columns, still in their storage format.
 //
-// A panel of an unquantised type is [k][32 columns]. Panels of a quantised type
-// come in pairs that lie side by side, so that both can be read as one stream
-// of memory; the last of an odd number is alone. A pair is a run of blocks of
-// 32 k each, `width` 64 columns (alone: 32):
+// A panel of an unquantised type is [k][32 columns]. A panel of a quantised
+// type is a run of blocks of 32 k each, `width` 32 columns wide:
 //   Q8_0  f16 scale[width], int8 value[32 k][width]
 //   Q4_0  f16 scale[width], nibbles[16][width]: byte [i][column] holds k = 2i
 //         in its low half, 2i + 1 in its high half
 //   Q4_1  f16 scale[width], f16 minimum[width], nibbles as Q4_0
+// Panels of Q4_0 and Q4_1 come in pairs that lie side by side in blocks of
+// width 64, so that both can be read as one stream of memory; the last of an
+// odd number is alone.
 // Columns past a part's end are zeros.
 #ifndef HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
 #define HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
@@ -32,6 +33,12 @@ inline constexpr int kQuantBlock = 32;
 constexpr bool IsQuantised(WeightType type) {
   return type == WeightType::kQ8_0 || type == WeightType::kQ4_0 ||
          type == WeightType::kQ4_1;
+}
+
+// One row over one panel of nibbles waits for additions more than for memory,
+// so these are multiplied two at a time. For Q8_0 memory is the limit.
+constexpr bool IsPaired(WeightType type) {
+  return type == WeightType::kQ4_0 || type == WeightType::kQ4_1;
 }
 
 // Bytes of a column's scales and minima in a block, and of its integers.
@@ -68,8 +75,7 @@ class PackedMatrix final : public Matrix {
 
   int panels() const { return panels_; }
   Panel panel(int index) const;
-  // Panels that are one pair in memory share an index here; so does each panel
-  // without a partner. Of the pair's panels, the first and how many.
+  // Two consecutive panels of a part, or its last one, share an index here.
   int pairs() const { return pairs_; }
   struct Pair {
     Panel panels[2];

@@ -150,7 +150,7 @@ void FewOfType(const ProductFew& few) {
     if constexpr (kRows > 1) FewOfType<kType, kRows - 1>(few);
     return;
   }
-  if constexpr (IsQuantised(kType) && kRows <= kFewRowsOfTwoPanels) {
+  if constexpr (IsPaired(kType) && kRows <= kFewRowsOfTwoPanels) {
     if (few.panel_count == 2) {
       FewPanels<kType, kRows, 2>(few, few.panels);
       return;
