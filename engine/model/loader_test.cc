@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/gguf.h"
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/test_sequence.h"
 #include "engine/model/testing/tiny_model.h"
@@ -180,6 +181,120 @@ TEST_F(LoaderTest, QuantisedWeightsComeCloseToTheirSource) {
     EXPECT_GT(error, 0) << kernels::WeightTypeName(c.type);
     EXPECT_LT(error / sum, c.most) << kernels::WeightTypeName(c.type);
   }
+}
+
+TEST_F(LoaderTest, ShardsMakeOneModel) {
+  const auto backend = OneThread();
+  const auto whole = Logits(*MustLoad(Folder({}), *backend).model);
+  std::filesystem::remove_all(folder_.File("model"));
+  const std::string path = Folder({.shards = 3});
+  const LoadedModel loaded = MustLoad(path, *backend);
+  EXPECT_TRUE(SameBytes(whole, Logits(*loaded.model)));
+  EXPECT_THAT(loaded.files,
+              ::testing::Contains(path + "/model-2-of-3.safetensors"));
+  std::filesystem::copy(path + "/model-1-of-3.safetensors",
+                        path + "/model-2-of-3.safetensors",
+                        std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(LoadModel(path, *backend, Small()).status().message(),
+              HasSubstr("occurs twice"));
+  std::filesystem::remove(path + "/model-2-of-3.safetensors");
+  EXPECT_THAT(LoadModel(path, *backend, Small()).status().message(),
+              HasSubstr("model-2-of-3.safetensors"));
+}
+
+// Loads a GGUF file after one occurrence of `from` became `to`.
+class BrokenGgufTest : public LoaderTest {
+ protected:
+  std::string ErrorAfter(const TinyModelOptions& options,
+                         const std::string& from, const std::string& to) {
+    std::string bytes = testing::TinyGguf(options);
+    const std::size_t at = bytes.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    bytes.replace(at, from.size(), to);
+    return ErrorOf(bytes);
+  }
+  // After the tensor's number at `index` was replaced by the bytes.
+  std::string ErrorWithNumber(const TinyModelOptions& options,
+                              const std::string& tensor, std::size_t offset,
+                              const std::string& number) {
+    std::string bytes = testing::TinyGguf(options);
+    const std::string path = folder_.File("whole.gguf");
+    EXPECT_TRUE(testing::WriteFile(path, bytes).ok());
+    const auto file = GgufFile::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    std::size_t bytes_behind = 0;  // tensors lie at the file's end, in order
+    for (const FileTensor& t : file->tensors()) {
+      if (t.name == tensor) {
+        bytes_behind =
+            static_cast<std::size_t>(file->tensors().back().data +
+                                     file->tensors().back().bytes - t.data);
+      }
+    }
+    EXPECT_GT(bytes_behind, 0u);
+    bytes.replace(bytes.size() - bytes_behind + offset, number.size(), number);
+    return ErrorOf(bytes);
+  }
+  std::string ErrorOf(const std::string& bytes) {
+    const std::string path = folder_.File("broken.gguf");
+    EXPECT_TRUE(testing::WriteFile(path, bytes).ok());
+    const auto backend = OneThread();
+    const auto loaded = LoadModel(path, *backend, Small());
+    return loaded.ok() ? "" : loaded.status().message();
+  }
+};
+
+TEST_F(BrokenGgufTest, NamesTheTensor) {
+  EXPECT_THAT(ErrorAfter({}, "blk.1.attn_q.weight", "blk.1.attn_x.weight"),
+              HasSubstr("tensor blk.1.attn_q.weight is missing"));
+  EXPECT_THAT(ErrorAfter({}, "blk.2.ffn_up.weight", "blk.9.ffn_up.weight"),
+              HasSubstr("tensor blk.2.ffn_up.weight is missing"));
+  EXPECT_THAT(ErrorAfter({}, "general.architecture", "general.architectur_"),
+              HasSubstr("general.architecture is missing"));
+  // A layer more than the configuration knows.
+  const std::string key = "llama.block_count";
+  const std::string type("\4\0\0\0", 4), three("\3\0\0\0", 4),
+      two("\2\0\0\0", 4);
+  EXPECT_THAT(ErrorAfter({}, key + type + three, key + type + two),
+              HasSubstr("tensor blk.2.attn_k.weight is not part"));
+  // 256 rows where 512 are asked for.
+  const std::string ffn = "llama.feed_forward_length";
+  EXPECT_THAT(ErrorAfter({}, ffn + type + std::string("\0\1\0\0", 4),
+                         ffn + type + std::string("\0\2\0\0", 4)),
+              HasSubstr("tensor blk.0.ffn_gate.weight has shape [256, 128]"));
+}
+
+TEST_F(BrokenGgufTest, RefusesNumbersThatAreNotFinite) {
+  const std::string f32_nan("\0\0\xc0\x7f", 4), f16_inf("\0\x7c", 2),
+      bf16_nan("\xc0\x7f", 2);
+  const auto message = [](const char* tensor) {
+    return HasSubstr(std::string("tensor ") + tensor + " holds NaN or inf");
+  };
+  EXPECT_THAT(ErrorWithNumber({}, "output_norm.weight", 8, f32_nan),
+              message("output_norm.weight"));
+  EXPECT_THAT(ErrorWithNumber({}, "blk.0.attn_v.weight", 400, f32_nan),
+              message("blk.0.attn_v.weight"));
+  TinyModelOptions options;
+  options.architecture = "qwen2";
+  EXPECT_THAT(ErrorWithNumber(options, "blk.1.attn_k.bias", 4, f32_nan),
+              message("blk.1.attn_k.bias"));
+  options = {.type = WeightType::kF16};
+  EXPECT_THAT(ErrorWithNumber(options, "output.weight", 2, f16_inf),
+              message("output.weight"));
+  options.type = WeightType::kBF16;
+  EXPECT_THAT(ErrorWithNumber(options, "output.weight", 2, bf16_nan),
+              message("output.weight"));
+  // Second block's scale; for Q4_1 its minimum.
+  options.type = WeightType::kQ8_0;
+  EXPECT_THAT(ErrorWithNumber(options, "blk.0.ffn_up.weight", 34, f16_inf),
+              message("blk.0.ffn_up.weight"));
+  options.type = WeightType::kQ4_0;
+  EXPECT_THAT(ErrorWithNumber(options, "blk.0.ffn_up.weight", 18, f16_inf),
+              message("blk.0.ffn_up.weight"));
+  options.type = WeightType::kQ4_1;
+  EXPECT_THAT(ErrorWithNumber(options, "blk.0.ffn_up.weight", 22, f16_inf),
+              message("blk.0.ffn_up.weight"));
+  // Quanta may be any bits.
+  EXPECT_EQ(ErrorWithNumber(options, "blk.0.ffn_up.weight", 24, f16_inf), "");
 }
 
 TEST_F(LoaderTest, RefusesAContextPastTheModels) {

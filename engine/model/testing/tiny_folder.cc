@@ -159,10 +159,13 @@ std::string TokenizerConfigJson(const TinyTokenizer& tokenizer) {
       "  \"chat_template\": ", Quoted(kTinyChatTemplate), "\n}\n");
 }
 
-std::string Safetensors(const TinyModelOptions& options, int vocab_size) {
+// The tensors whose number modulo `shards` is `shard`, as one file.
+std::string Safetensors(const TinyModelOptions& options,
+                        const std::vector<TinyTensor>& tensors, int shard) {
   std::string header = R"({"__metadata__": {"format": "pt"})";
   std::string data;
-  for (const TinyTensor& tensor : MakeTinyWeights(options, vocab_size)) {
+  for (std::size_t i = shard; i < tensors.size(); i += options.shards) {
+    const TinyTensor& tensor = tensors[i];
     const WeightType type =
         tensor.shape.size() == 1 ? WeightType::kF32 : options.type;
     std::string shape;
@@ -181,6 +184,29 @@ std::string Safetensors(const TinyModelOptions& options, int vocab_size) {
   const std::uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) +
          header + data;
+}
+
+kernels::Status WriteWeights(const TinyModelOptions& options,
+                             const std::string& folder, int vocab_size) {
+  const std::vector<TinyTensor> tensors = MakeTinyWeights(options, vocab_size);
+  if (options.shards == 1) {
+    return WriteFile(folder + "/model.safetensors",
+                     Safetensors(options, tensors, 0));
+  }
+  const auto name = [&](std::size_t shard) {
+    return Message("model-", shard + 1, "-of-", options.shards, ".safetensors");
+  };
+  std::string map;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    map += Message(i == 0 ? "" : ", ", Quoted(tensors[i].name), ": ",
+                   Quoted(name(i % options.shards)));
+  }
+  for (int shard = 0; shard < options.shards; ++shard) {
+    HF_RETURN_IF_ERROR(WriteFile(folder + "/" + name(shard),
+                                 Safetensors(options, tensors, shard)));
+  }
+  return WriteFile(folder + "/model.safetensors.index.json",
+                   Message("{\"weight_map\": {", map, "}}\n"));
 }
 
 }  // namespace
@@ -219,8 +245,8 @@ kernels::Status WriteTinyFolder(const TinyModelOptions& options,
             Message("{\n  \"bos_token_id\": ", tokenizer.end_of_text,
                     ",\n  \"eos_token_id\": [", tokenizer.turn_end, ", ",
                     tokenizer.end_of_text, "]\n}\n")));
-  return write("model.safetensors",
-               Safetensors(options, static_cast<int>(tokenizer.tokens.size())));
+  return WriteWeights(options, folder,
+                      static_cast<int>(tokenizer.tokens.size()));
 }
 
 }  // namespace holdfast::model::testing

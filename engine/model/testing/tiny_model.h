@@ -33,6 +33,7 @@ struct TinyModelOptions {
   // Storage of matrices; with 4-bit types the embedding and the head are Q8_0.
   // Folders take F32, F16 and BF16.
   kernels::WeightType type = kernels::WeightType::kF32;
+  int shards = 1;  // files that a folder's weights are spread over
   // Stores, as F32, the numbers that a file of that type stands for (GGUF).
   bool widened = false;
   std::uint64_t seed = 1;
