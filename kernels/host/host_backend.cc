@@ -50,7 +50,8 @@ class HostBackend final : public Backend {
 
   StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const WeightTensor> parts) override {
-    HF_ASSIGN_OR_RETURN(auto matrix, PackedMatrix::Pack(parts, pool_));
+    HF_ASSIGN_OR_RETURN(auto matrix,
+                        PackedMatrix::Pack(parts, weights_, pool_));
     return std::unique_ptr<Matrix>(std::move(matrix));
   }
 
@@ -107,6 +108,7 @@ class HostBackend final : public Backend {
 
   BackendInfo info_;
   ThreadPool pool_;
+  HostArena weights_;
   const RowKernels& rows_;
   HostProducts products_;
   HostAttention attention_;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = 2u << 20;
+constexpr std::size_t kArenaChunk = 32u << 20;
+constexpr std::size_t kArenaAlignment = 64;
 
 }  // namespace
 
@@ -32,6 +35,19 @@ StatusOr<HostMemory> HostMemory::Make(std::size_t bytes,
       static_cast<std::byte*>(data), UnmapMemory{mapped});
   memory.bytes_ = bytes;
   return memory;
+}
+
+StatusOr<std::shared_ptr<std::byte>> HostArena::Take(std::size_t bytes,
+                                                     std::string_view what) {
+  if (chunk_ == nullptr || used_ + bytes > chunk_->bytes()) {
+    HF_ASSIGN_OR_RETURN(HostMemory memory,
+                        HostMemory::Make(std::max(bytes, kArenaChunk), what));
+    chunk_ = std::make_shared<HostMemory>(std::move(memory));
+    used_ = 0;
+  }
+  std::shared_ptr<std::byte> piece(chunk_, chunk_->data() + used_);
+  used_ += (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  return piece;
 }
 
 }  // namespace holdfast::kernels

@@ -34,6 +34,20 @@ class HostMemory {
   std::size_t bytes_ = 0;
 };
 
+// Pieces of large allocations, for weights: most matrices of a small model are
+// smaller than a huge page. Memory goes back when the last piece of its
+// allocation does.
+class HostArena {
+ public:
+  // Zeroed, aligned to 64 bytes.
+  StatusOr<std::shared_ptr<std::byte>> Take(std::size_t bytes,
+                                            std::string_view what);
+
+ private:
+  std::shared_ptr<HostMemory> chunk_;
+  std::size_t used_ = 0;
+};
+
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(HostMemory memory) : memory_(std::move(memory)) {

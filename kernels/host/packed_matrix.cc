@@ -93,7 +93,7 @@ Status CheckTensor(const WeightTensor& tensor) {
 }
 
 StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
-    std::span<const WeightTensor> parts, ThreadPool& pool) {
+    std::span<const WeightTensor> parts, HostArena& arena, ThreadPool& pool) {
   if (parts.empty()) return InvalidArgument("a matrix of no tensors");
   auto matrix = std::make_unique<PackedMatrix>();
   std::size_t bytes = 0;
@@ -115,7 +115,7 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
   matrix->cols_ = parts[0].cols;
   matrix->bytes_ = bytes;
   HF_ASSIGN_OR_RETURN(matrix->memory_,
-                      HostMemory::Make(bytes, DescribeTensor(parts[0])));
+                      arena.Take(bytes, DescribeTensor(parts[0])));
 
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const WeightTensor& tensor = parts[p];
@@ -123,8 +123,8 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
     const std::size_t row_bytes = WeightRowBytes(tensor.type, tensor.cols);
     pool.For(part.panels, [&](int index, int) {
       const Panel panel = matrix->PanelIn(part, index);
-      std::byte* to = matrix->memory_.data() +
-                      (panel.data - matrix->memory_.data());  // not const
+      std::byte* to = matrix->memory_.get() +
+                      (panel.data - matrix->memory_.get());  // not const
       const std::int64_t first = std::int64_t{index} * kPanelColumns;
       const std::int64_t end = std::min(first + kPanelColumns, tensor.rows);
       for (std::int64_t n = first; n < end; ++n) {
@@ -153,7 +153,7 @@ Panel PackedMatrix::PanelIn(const Part& part, int index) const {
     panel.column = (index - before) * kPanelColumns;
   }
   panel.data =
-      memory_.data() + part.offset + before * kPanelColumns * column_bytes;
+      memory_.get() + part.offset + before * kPanelColumns * column_bytes;
   return panel;
 }
 

@@ -71,7 +71,7 @@ struct Panel {
 class PackedMatrix final : public Matrix {
  public:
   static StatusOr<std::unique_ptr<PackedMatrix>> Pack(
-      std::span<const WeightTensor> parts, ThreadPool& pool);
+      std::span<const WeightTensor> parts, HostArena& arena, ThreadPool& pool);
 
   int panels() const { return panels_; }
   Panel panel(int index) const;
@@ -101,7 +101,7 @@ class PackedMatrix final : public Matrix {
   std::vector<Part> parts_;
   int panels_ = 0;
   int pairs_ = 0;
-  HostMemory memory_;
+  std::shared_ptr<std::byte> memory_;
 };
 
 // Why a tensor cannot be used, with its name, type and shape.
