@@ -247,7 +247,9 @@ GenerateStream::Next(SteadyTime until) {
       if (event.status().code() == absl::StatusCode::kCancelled)
         co_return event.status();
       link_.Poke();
-      co_return absl::UnavailableError(event.status().message());
+      co_return absl::UnavailableError(
+          absl::StrCat("the engine ended before the answer was complete (",
+                       event.status().message(), ")"));
     }
     if (event->has_value()) {
       last_event_ = steady_clock::now();

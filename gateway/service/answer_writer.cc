@@ -128,6 +128,7 @@ asio::awaitable<void> AnswerWriter::Fail(openai::ApiError error) {
     co_return;
   }
   record_.error = error.message;
+  record_.stream_error = true;
   const absl::Status status = co_await Event(
       "event: error\n" + openai::SseData(openai::ErrorJson(error)));
   if (status.ok()) (void)co_await exchange_.EndStream();

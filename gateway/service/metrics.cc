@@ -72,7 +72,8 @@ GatewayMetrics::GatewayMetrics()
                     .Register(registry_)),
       duration_(prometheus::BuildHistogram()
                     .Name("holdfast_http_request_duration_seconds")
-                    .Help("From the whole request to the end of its answer")
+                    .Help("Completions: from the whole request to the end of "
+                          "the answer")
                     .Register(registry_)),
       first_token_(
           prometheus::BuildHistogram()
@@ -84,14 +85,22 @@ GatewayMetrics::GatewayMetrics()
                        .Name("holdfast_http_client_disconnects_total")
                        .Help("Clients that left before their answer ended")
                        .Register(registry_)
-                       .Add({})) {}
+                       .Add({})),
+      stream_errors_(prometheus::BuildCounter()
+                         .Name("holdfast_http_stream_errors_total")
+                         .Help("Streams that ended with an error event")
+                         .Register(registry_)
+                         .Add({})) {}
 
 void GatewayMetrics::Finished(const RequestRecord& record) {
   requests_
       .Add({{"path", record.route}, {"code", std::to_string(record.status)}})
       .Increment();
-  duration_.Add({{"path", record.route}}, kSeconds)
-      .Observe(record.ElapsedMs() / 1000);
+  if (record.generation) {
+    duration_.Add({{"path", record.route}}, kSeconds)
+        .Observe(record.ElapsedMs() / 1000);
+  }
+  if (record.stream_error) stream_errors_.Increment();
   if (record.first_token_ms.has_value())
     first_token_.Observe(*record.first_token_ms / 1000);
   if (record.client_gone) client_gone_.Increment();

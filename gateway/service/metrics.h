@@ -36,6 +36,7 @@ class GatewayMetrics {
   prometheus::Family<prometheus::Histogram>& duration_;
   prometheus::Histogram& first_token_;
   prometheus::Counter& client_gone_;
+  prometheus::Counter& stream_errors_;
 };
 
 }  // namespace holdfast::gateway

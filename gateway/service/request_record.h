@@ -22,6 +22,7 @@ struct RequestRecord {
   // Generations only.
   bool generation = false;
   bool stream = false;
+  bool stream_error = false;  // an error event: its status was sent before
   std::uint32_t prompt_tokens = 0;
   std::uint32_t cached_tokens = 0;
   std::string cache_source;

@@ -38,6 +38,7 @@ constexpr std::array kRoutes = {
 };
 constexpr Route kRoot = {"GET", "/", true, Root};
 constexpr std::size_t kMaxRequestId = 128;
+constexpr std::size_t kMaxLogError = 400;
 
 const Route* Find(std::string_view path) {
   if (path == kRoot.path) return &kRoot;
@@ -160,6 +161,18 @@ asio::awaitable<void> Dispatch(Call call) {
   co_await route->handler(call);
 }
 
+// Error texts may quote the client: they must not break the line.
+std::string ForLog(std::string text) {
+  if (text.size() > kMaxLogError) {
+    text.resize(kMaxLogError);
+    text += "...";
+  }
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return text;
+}
+
 void Log(const RequestRecord& record) {
   const bool quiet = !record.generation && record.status < 400;
   std::string line =
@@ -175,7 +188,7 @@ void Log(const RequestRecord& record) {
       line += fmt::format(" ttft_ms={:.1f}", *record.first_token_ms);
   }
   if (record.client_gone) line += " client_gone";
-  if (!record.error.empty()) line += " error=" + record.error;
+  if (!record.error.empty()) line += " error=" + ForLog(record.error);
   spdlog::log(quiet ? spdlog::level::debug : spdlog::level::info, "{}", line);
 }
 
