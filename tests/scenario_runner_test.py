@@ -181,10 +181,10 @@ class ClientTest(unittest.TestCase):
         again = checks.as_client(message, ["reserialize_tools"])["tool_calls"][0]["function"]
         self.assertEqual(again["arguments"], '{\n "a": 2,\n "b": 1\n}')
 
-    def test_digests_are_asked_for_where_needed(self):
-        self.assertEqual(run._ids_to_digest([
+    def test_steps_that_others_are_compared_with(self):
+        self.assertEqual(run._compared_ids([
             chat(id="a"), {"op": "parallel", "steps": [[chat(id="b", expect={"same_as": "a"})]]},
-            chat(id="c")]), {"a", "b"})
+            chat(id="c")]), {"a"})
 
 
 class TextTest(unittest.TestCase):

@@ -1,6 +1,5 @@
 """The queue is bounded: who finds it full is told when to come again."""
 
-
 from support import ENGINE, DaemonTest, Streaming, main, wait_until
 
 

@@ -53,7 +53,7 @@ class Player:
 
     def play(self, scenario: dict) -> bool:
         self._model = self._client.model_id()
-        self._digest_ids = _ids_to_digest(scenario["steps"])
+        self._compared = _compared_ids(scenario["steps"])
         ok = self._play_steps(scenario["steps"], "")
         for outcome in self._generations:
             if outcome.step.get("expect", {}).get("same_as_cold"):
@@ -214,8 +214,9 @@ class Player:
         extra: dict[str, Any] = {k: request[k] for k in ("cache", "align") if k in request}
         if "answer" in request:
             extra["force"] = request["answer"]
-        if outcome.step.get("id") in self._digest_ids or outcome.step.get(
-                "expect", {}).get("same_as_cold"):
+        expect = outcome.step.get("expect", {})
+        if (outcome.step.get("id") in self._compared or "same_as" in expect
+                or expect.get("same_as_cold")):
             extra["digest"] = True
         if extra:
             body["holdfast"] = extra
@@ -293,15 +294,14 @@ def _later(call: Call, seconds: float, ended: threading.Event) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _ids_to_digest(steps: list[dict]) -> set[str]:
-    """Steps that another one is compared with, and those compared."""
+def _compared_ids(steps: list[dict]) -> set[str]:
+    """Steps that another one is compared with."""
     out: set[str] = set()
     for step in steps:
         for branch in step["steps"] if step["op"] == "parallel" else []:
-            out |= _ids_to_digest(branch)
-        other = step.get("expect", {}).get("same_as")
-        if other:
-            out |= {other, step.get("id", other)}
+            out |= _compared_ids(branch)
+        if "same_as" in step.get("expect", {}):
+            out.add(step["expect"]["same_as"])
     return out
 
 

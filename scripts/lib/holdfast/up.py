@@ -18,7 +18,7 @@ WATCH_S = 0.5
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/up")
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--engine", type=shlex.split, default=[])
     parser.add_argument("--cachesvc", type=shlex.split, default=[])
