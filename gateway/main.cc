@@ -1,7 +1,9 @@
 // holdfast-gateway: HTTP in front of the engine.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -39,6 +41,22 @@ absl::Status WritePort(const std::string& path, std::uint16_t port) {
   if (rename(temporary.c_str(), path.c_str()) != 0)
     return absl::ErrnoToStatus(errno, "publish " + path);
   return absl::OkStatus();
+}
+
+// Sockets and files besides client connections.
+constexpr rlim_t kOtherDescriptors = 128;
+
+// The usual soft limit of 1,024 would end --max-connections early.
+void RaiseDescriptorLimit(std::uint32_t max_connections) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = max_connections + kOtherDescriptors;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+    spdlog::warn("--max-connections {}: only {} files may be open",
+                 max_connections, limit.rlim_cur);
+  }
 }
 
 bool IsLoopback(const std::string& host) {
@@ -94,6 +112,7 @@ int Main(int argc, char** argv) {
   status = LockSocket(config.run_dir + "/gateway");
   if (!status.ok()) return ExitCode(status);
 
+  RaiseDescriptorLimit(config.max_connections);
   const std::string port_file = config.run_dir + "/gateway.port";
   auto gateway = Gateway::Start(config);
   if (!gateway.ok()) return ExitCode(gateway.status());

@@ -82,7 +82,8 @@ asio::awaitable<void> Connection::Run() {
     if (!have_request) break;
     co_await Handle();
   } while (keep_alive_ && !gone_ && !server_->draining);
-  if (!gone_) co_await Linger();
+  // An idle connection (status_ 0) has no answer that a reset could destroy.
+  if (!gone_ && status_ != 0) co_await Linger();
   DisarmDeadline();
   socket_.close(ignored);
 }
