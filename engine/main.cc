@@ -40,6 +40,10 @@ void LogConfig(const CLI::App& app, const Config& config) {
   }
 }
 
+void Shutdown(grpc::Server& server) {
+  server.Shutdown(std::chrono::system_clock::now() + kShutdown);
+}
+
 // Waits for the model; a signal ends the process.
 EngineOr Load(const Config& config, SignalWaiter& signals) {
   auto loading = std::async(std::launch::async,
@@ -96,8 +100,8 @@ int Run(const Config& config, SignalWaiter& signals) {
   EngineOr engine = Load(config, signals);
   if (!engine.ok()) {
     spdlog::error("{}", std::string(engine.status().message()));
-    (*server)->Shutdown();
-    return kExitFailed;
+    Shutdown(**server);
+    return absl::IsOutOfRange(engine.status()) ? kExitBadConfig : kExitFailed;
   }
   service.Serve((*engine)->Serving(process));
   SetHealthy(**server, true);
@@ -107,7 +111,7 @@ int Run(const Config& config, SignalWaiter& signals) {
   NotifyStopping();
   SetHealthy(**server, false);
   Drain((*engine)->scheduler(), signals);
-  (*server)->Shutdown(std::chrono::system_clock::now() + kShutdown);
+  Shutdown(**server);
   return EXIT_SUCCESS;
 }
 

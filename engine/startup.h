@@ -21,7 +21,8 @@ namespace holdfast::engine {
 class LoadedEngine {
  public:
   // Loads the model (minutes, for a large one), makes the pool and starts. The
-  // error says what of the model, the machine or the configuration is at fault.
+  // error says what of the model or the machine is at fault; kOutOfRange: of
+  // the configuration, which only the model could show.
   static absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(
       const Config& config);
 

@@ -39,7 +39,7 @@ std::uint64_t WantedBlocks(const PoolRequest& request,
 absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
                                   const PoolRequest& request) {
   if (request.wanted_context > request.model_context) {
-    return absl::InvalidArgumentError(
+    return absl::OutOfRangeError(
         fmt::format("--max-context {}: the model was made for {} tokens",
                     request.wanted_context, request.model_context));
   }
@@ -51,13 +51,13 @@ absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
   const std::uint64_t blocks =
       WantedBlocks(request, plan.block_bytes, context_blocks);
   if (blocks == 0 || blocks > kMaxBlocks) {
-    return absl::InvalidArgumentError(
+    return absl::OutOfRangeError(
         fmt::format("the pool would have {} blocks of {} bytes: choose another "
                     "--pool-tokens or --pool-gb",
                     blocks, plan.block_bytes));
   }
   if (blocks < context_blocks && request.wanted_context > 0) {
-    return absl::InvalidArgumentError(
+    return absl::OutOfRangeError(
         fmt::format("--max-context {} needs {} blocks, the pool has {}: raise "
                     "--pool-tokens or --pool-gb",
                     context, context_blocks, blocks));

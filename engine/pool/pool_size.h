@@ -32,7 +32,8 @@ struct PoolPlan {
 };
 
 // By default one conversation of the whole context and a reserve, cut to half
-// of what is left of the memory. An error names the flag that cannot be met.
+// of what is left of the memory. An error (kOutOfRange) names the flag that
+// cannot be met.
 absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
                                   const PoolRequest& request);
 

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
 #define HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
 
+#include <utility>
 #include <vector>
 
 #include "engine/pool/block_pool.h"

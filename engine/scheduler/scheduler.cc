@@ -24,6 +24,13 @@ Result CancelledInQueue(const Job& job) {
   return result;
 }
 
+// Clients choose it: as much as helps to find a line, and quoted, so that none
+// can write a line of its own.
+std::string ForLog(const std::string& text) {
+  constexpr std::size_t kMax = 64;
+  return fmt::format("{:?}", text.substr(0, kMax));
+}
+
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
@@ -204,8 +211,9 @@ void Scheduler::EndJob(const Result& result, double seconds) {
 
 void Scheduler::Deliver(const Job& job, const Refusal& refusal) {
   metrics_.Refused(refusal);
-  spdlog::info("request refused id={} reason={} message=\"{}\"", job.request.id,
-               RefusalName(refusal.reason), refusal.message);
+  spdlog::info("request refused id={} reason={} message=\"{}\"",
+               ForLog(job.request.id), RefusalName(refusal.reason),
+               refusal.message);
   job.sink->OnRefused(refusal);
 }
 
@@ -216,9 +224,9 @@ void Scheduler::Deliver(const Job& job, const Result& result) {
       "request done id={} session={} prompt_tokens={} source={} resumed_at={} "
       "computed={} miss={} output_tokens={} finish={} queue_ms={:.1f} "
       "prefill_ms={:.1f} decode_ms={:.1f}{}{}",
-      job.request.id, job.request.session_key, result.prompt_tokens,
-      CacheSourceName(cache.source), cache.resumed_at, cache.computed,
-      MissReasonName(cache.miss), result.output_tokens,
+      ForLog(job.request.id), ForLog(job.request.session_key),
+      result.prompt_tokens, CacheSourceName(cache.source), cache.resumed_at,
+      cache.computed, MissReasonName(cache.miss), result.output_tokens,
       FinishReasonName(result.reason), result.timing.queue_ms,
       result.timing.prefill_ms, result.timing.decode_ms,
       result.error.empty() ? "" : " error=", result.error);

@@ -45,7 +45,7 @@ class ServiceTest : public ::testing::Test {
                             grpc::InsecureChannelCredentials()));
   }
   ~ServiceTest() override {
-    server_->Shutdown();
+    server_->Shutdown(std::chrono::system_clock::now() + kGiveUp);
     scheduler_.reset();
   }
 
