@@ -82,8 +82,7 @@ asio::awaitable<void> Connection::Run() {
     if (!have_request) break;
     co_await Handle();
   } while (keep_alive_ && !gone_ && !server_->draining);
-  // An idle connection (status_ 0) has no answer that a reset could destroy.
-  if (!gone_ && status_ != 0) co_await Linger();
+  if (!gone_ && (unread_ || buffer_.size() > 0)) co_await Linger();
   DisarmDeadline();
   socket_.close(ignored);
 }
@@ -148,6 +147,7 @@ asio::awaitable<bool> Connection::WaitForFirstByte() {
 
 asio::awaitable<bool> Connection::RefuseRequest(error_code error) {
   keep_alive_ = false;
+  unread_ = true;
   int status = 0;
   std::string message;
   if (timed_out_) {
@@ -186,6 +186,7 @@ asio::awaitable<bool> Connection::AnswerExpect(std::string_view expect) {
     co_return status.ok();
   }
   keep_alive_ = false;
+  unread_ = true;
   ++server_->stats.bad_requests;
   Response response =
       server_->options.refusal(417, "Expect: only 100-continue is known");

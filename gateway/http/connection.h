@@ -96,6 +96,9 @@ class Connection final : public Exchange,
   Request request_;
   bool keep_alive_ = false;
   bool http10_ = false;
+  // The last request was not read to its end: closing at once would reset the
+  // connection, and the client would lose the answer.
+  bool unread_ = false;
 
   Progress progress_ = Progress::kNothing;
   int status_ = 0;
