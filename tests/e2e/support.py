@@ -54,6 +54,7 @@ class DaemonTest(unittest.TestCase):
     """One set of daemons for all tests of a class, started at first."""
     MODEL = "tiny-llama"
     FLAGS: dict[str, list[str]] = {ENGINE: ["--debug"]}
+    API_KEY: Optional[str] = None
     daemons: Daemons
     client: Client
     model_id: str
@@ -63,6 +64,7 @@ class DaemonTest(unittest.TestCase):
         model = paths.resolve_model(cls.MODEL, bin_dir())
         cls.daemons = Daemons(model.path, bin_dir=bin_dir(), flags=cls.FLAGS)
         cls.addClassCleanup(cls.daemons.close)
+        cls.daemons.client.api_key = cls.API_KEY
         cls.daemons.start()
         cls.client = cls.daemons.client
         cls.model_id = cls.client.model_id()
