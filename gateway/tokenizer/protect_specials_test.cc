@@ -95,14 +95,17 @@ TEST_P(NoSpecialsTest, NoUserTextYieldsASpecialToken) {
   std::mt19937 random(13);
   int would_have = 0;
   for (int round = 0; round < 3000; ++round) {
-    // Strings that a template puts side by side.
-    std::string text;
+    const std::string text =
+        testing::RandomText(random, 1 + round % 20, tokenizer_->added_texts());
+    // Strings that a template puts side by side, cut anywhere.
     std::string protected_text;
-    for (int strings = 1 + round % 4; strings > 0; --strings) {
-      const std::string one =
-          testing::RandomText(random, 1 + round % 7, tokenizer_->added_texts());
-      text += one;
-      protected_text += protector.Protect(one, kSentinel);
+    for (std::size_t begin = 0; begin < text.size();) {
+      std::size_t end = std::uniform_int_distribution<std::size_t>(
+          begin + 1, std::min(begin + 40, text.size()))(random);
+      while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+      protected_text +=
+          protector.Protect(text.substr(begin, end - begin), kSentinel);
+      begin = end;
     }
     if (HasAdded(Encode(text, {}))) ++would_have;
     const auto ids = Encode(protected_text, {.sentinel = kSentinel});
