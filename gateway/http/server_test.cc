@@ -38,7 +38,7 @@ bool Eventually(Condition done) {
 //   /echo    answers method, path, query and body
 //   /stream  "one", then waits for the client to go or for Release(), "two"
 //   /big     streams 64 KiB pieces until writing fails
-//   /throw   throws; /nothing answers nothing
+//   /throw   throws; /nothing answers nothing; /cut ends in mid-stream
 class ServerTest : public ::testing::Test {
  protected:
   void Start(ServerLimits limits = {}) {
@@ -77,6 +77,12 @@ class ServerTest : public ::testing::Test {
     const std::string path = exchange.request().path;
     if (path == "/throw") throw std::runtime_error("on purpose");
     if (path == "/nothing") co_return;
+    if (path == "/cut") {
+      Response head;
+      (void)co_await exchange.BeginStream(std::move(head));
+      (void)co_await exchange.Write("one");
+      co_return;
+    }
     if (path == "/stream") {
       co_await Stream(exchange);
       co_return;
@@ -231,7 +237,9 @@ TEST_F(ServerTest, HeadHasNoBody) {
   const RawResponse response = client.ReadResponse(/*head=*/true);
   EXPECT_EQ(response.headers.at("content-length"), "12");
   client.SendRequest("GET", "/echo");
-  EXPECT_EQ(client.ReadResponse().body, "GET /echo? ");
+  const RawResponse next = client.ReadResponse();
+  EXPECT_EQ(next.status, 200);  // nothing stood in between
+  EXPECT_EQ(next.body, "GET /echo? ");
 }
 
 TEST_F(ServerTest, ExpectContinue) {
@@ -286,7 +294,10 @@ TEST_F(ServerTest, DropsAClientThatTakesNothing) {
   Start(limits);
   RawClient client(port(), /*receive_buffer=*/4096);
   client.SendRequest("GET", "/big");
-  const absl::Status status = big_status_.get_future().get();
+  auto dropped = big_status_.get_future();
+  ASSERT_EQ(dropped.wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+  const absl::Status status = dropped.get();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_EQ(stats().write_timeouts, 1u);
 }
@@ -330,7 +341,7 @@ TEST_F(ServerTest, LargeBodyGets413) {
   EXPECT_EQ(exact.ReadResponse().status, 413);
   // A client that sends all of a huge body before it reads sees the answer too.
   RawClient huge(port());
-  huge.SendRequest("POST", "/echo", std::string(20 << 20, 'x'));
+  EXPECT_TRUE(huge.SendRequest("POST", "/echo", std::string(20 << 20, 'x')));
   EXPECT_EQ(huge.ReadResponse().status, 413);
   RawClient chunked(port());
   chunked.Send(
@@ -434,6 +445,17 @@ TEST_F(ServerTest, HandlerThatFails) {
   EXPECT_EQ(client.ReadResponse().status, 500);
   client.SendRequest("GET", "/echo");
   EXPECT_EQ(client.ReadResponse().status, 200);
+}
+
+// A stream that its handler left unfinished must not look complete.
+TEST_F(ServerTest, UnfinishedStreamIsCut) {
+  Start();
+  RawClient client(port());
+  client.SendRequest("GET", "/cut");
+  const RawResponse response = client.ReadResponse();
+  EXPECT_EQ(response.body, "one");
+  EXPECT_FALSE(response.complete);
+  EXPECT_TRUE(client.AtEnd());
 }
 
 TEST_F(ServerTest, DrainFinishesWhatRuns) {

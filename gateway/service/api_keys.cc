@@ -49,15 +49,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::vector<std::string>& keys,
   return loaded;
 }
 
-bool ApiKeys::Allows(const http::Request& request) const {
-  std::string_view key;
-  if (const auto header = request.Find("authorization")) {
-    if (header->size() > kBearer.size() &&
-        http::EqualsIgnoreCase(header->substr(0, kBearer.size()), kBearer))
-      key = Trim(header->substr(kBearer.size()));
-  } else if (const auto plain = request.Find("x-api-key")) {
-    key = Trim(*plain);
-  }
+bool ApiKeys::Knows(std::string_view key) const {
   // Digests have one length, so neither a key's length nor how much of it is
   // right shows in the time.
   const Digest digest = Hash(key);
@@ -65,6 +57,17 @@ bool ApiKeys::Allows(const http::Request& request) const {
   for (const Digest& known : digests_)
     found |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0;
   return found;
+}
+
+bool ApiKeys::Allows(const http::Request& request) const {
+  const auto bearer = request.Find("authorization");
+  if (bearer.has_value() && bearer->size() > kBearer.size() &&
+      http::EqualsIgnoreCase(bearer->substr(0, kBearer.size()), kBearer) &&
+      Knows(Trim(bearer->substr(kBearer.size()))))
+    return true;
+  // Some clients send a placeholder as the bearer and the key here.
+  const auto plain = request.Find("x-api-key");
+  return plain.has_value() && Knows(Trim(*plain));
 }
 
 }  // namespace holdfast::gateway

@@ -30,6 +30,7 @@ class ApiKeys {
  private:
   using Digest = std::array<std::uint8_t, 32>;
   static Digest Hash(std::string_view key);
+  bool Knows(std::string_view key) const;
   std::vector<Digest> digests_;
 };
 

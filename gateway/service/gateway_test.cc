@@ -119,6 +119,7 @@ TEST_F(ServiceTest, ApiKeys) {
   EXPECT_EQ(status("authorization: Bearer secret\r\n"), 200);
   EXPECT_EQ(status("authorization: bearer from-file\r\n"), 200);
   EXPECT_EQ(status("x-api-key: secret\r\n"), 200);
+  EXPECT_EQ(status("authorization: Bearer none\r\nx-api-key: secret\r\n"), 200);
   EXPECT_EQ(Get("/metrics").status, 401);
   const json error = ErrorOf(Post("/tokenize", json::object()));
   EXPECT_EQ(error.at("type"), "authentication_error");

@@ -36,6 +36,9 @@ void AddServer(const http::ServerStats& server,
   add("holdfast_http_connections_refused_total",
       "HTTP connections over --max-connections", MetricType::Counter,
       server.refused);
+  add("holdfast_http_client_disconnects_total",
+      "Clients that left before their answer ended", MetricType::Counter,
+      server.client_gone);
   add("holdfast_http_read_timeouts_total",
       "Requests that did not arrive in time", MetricType::Counter,
       server.read_timeouts);
@@ -81,11 +84,6 @@ GatewayMetrics::GatewayMetrics()
               .Help("From the whole request to the first generated token")
               .Register(registry_)
               .Add({}, kSeconds)),
-      client_gone_(prometheus::BuildCounter()
-                       .Name("holdfast_http_client_disconnects_total")
-                       .Help("Clients that left before their answer ended")
-                       .Register(registry_)
-                       .Add({})),
       stream_errors_(prometheus::BuildCounter()
                          .Name("holdfast_http_stream_errors_total")
                          .Help("Streams that ended with an error event")
@@ -103,7 +101,6 @@ void GatewayMetrics::Finished(const RequestRecord& record) {
   if (record.stream_error) stream_errors_.Increment();
   if (record.first_token_ms.has_value())
     first_token_.Observe(*record.first_token_ms / 1000);
-  if (record.client_gone) client_gone_.Increment();
 }
 
 std::string GatewayMetrics::Text(const http::ServerStats& server,

@@ -35,7 +35,6 @@ class GatewayMetrics {
   prometheus::Family<prometheus::Counter>& requests_;
   prometheus::Family<prometheus::Histogram>& duration_;
   prometheus::Histogram& first_token_;
-  prometheus::Counter& client_gone_;
   prometheus::Counter& stream_errors_;
 };
 

@@ -174,7 +174,9 @@ std::string ForLog(std::string text) {
 }
 
 void Log(const RequestRecord& record) {
-  const bool quiet = !record.generation && record.status < 400;
+  // Probes ask all the time; that an engine is away is logged where it is seen.
+  const bool quiet = record.route.ends_with("/health") ||
+                     (!record.generation && record.status < 400);
   std::string line =
       fmt::format("request {} {} status={} ms={:.1f}", record.id, record.route,
                   record.status, record.ElapsedMs());
