@@ -235,9 +235,12 @@ TEST(RequestTest, NeutralValuesOfRefusedFieldsPass) {
 
 TEST(RequestTest, BodiesThatAreNoObjects) {
   for (const char* text : {"[]", "7", "null", "\"x\"", "true"}) {
-    EXPECT_EQ(ParseChatRequest(Parse(text), Facts()).error().http_status, 400);
-    EXPECT_EQ(ParseCompletionRequest(Parse(text), Facts()).error().http_status,
-              400);
+    for (const ApiError& error :
+         {ParseChatRequest(Parse(text), Facts()).error(),
+          ParseCompletionRequest(Parse(text), Facts()).error()}) {
+      EXPECT_EQ(error.http_status, 400);
+      EXPECT_THAT(error.message, HasSubstr("must be a JSON object"));
+    }
   }
 }
 
