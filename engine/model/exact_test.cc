@@ -81,7 +81,7 @@ class ExactTest : public ::testing::TestWithParam<Case> {
     std::unique_ptr<Model> model;
   };
 
-  Loaded Load(int threads) {
+  Loaded Load(int threads, int max_rows = kMaxRows) {
     const std::string path = folder_.File("model.gguf");
     TinyModelOptions options = *testing::TinyVariant(GetParam().variant);
     options.type = GetParam().type;
@@ -90,7 +90,7 @@ class ExactTest : public ::testing::TestWithParam<Case> {
     EXPECT_TRUE(backend.ok()) << backend.status().message();
     LoadOptions load;
     load.state_type = GetParam().state_type;
-    load.max_rows = kMaxRows;
+    load.max_rows = max_rows;
     load.max_context = 2048;
     auto loaded = LoadModel(path, **backend, load);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
@@ -202,6 +202,26 @@ TEST_P(ExactTest, LastLogitsAreTheLastRows) {
   EXPECT_EQ(std::memcmp(last.data(), whole.logits.data() + 69 * vocab,
                         vocab * sizeof(float)),
             0);
+}
+
+// All rows and the last once more: more logits than rows prepared for.
+TEST_P(ExactTest, BothLogitsOfALaunchOfOneRow) {
+  const Loaded loaded = Load(1, /*max_rows=*/1);
+  Model& model = *loaded.model;
+  const std::size_t vocab = model.info().vocab_size;
+  std::vector<float> all(vocab), last(vocab);
+  const std::vector<std::int32_t> ids = {5};
+  TestSequence sequence(model, 1, kDirty);
+  SequenceRows rows = sequence.Next(ids);
+  rows.all_logits = all;
+  rows.last_logits = last;
+  ASSERT_TRUE(model.Forward({&rows, 1}).ok());
+  EXPECT_EQ(std::memcmp(all.data(), last.data(), vocab * sizeof(float)), 0);
+  const Loaded wide = Load(1);
+  const Outcome expected = Run(*wide.model, ids, {1}, std::byte{0});
+  EXPECT_EQ(
+      std::memcmp(all.data(), expected.logits.data(), vocab * sizeof(float)),
+      0);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -252,6 +252,11 @@ std::optional<JsonValue> JsonValue::Find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::optional<JsonValue> JsonValue::FindSet(std::string_view name) const {
+  const auto value = Find(name);
+  return value && !value->is_null() ? value : std::nullopt;
+}
+
 kernels::StatusOr<JsonDocument> JsonDocument::Parse(std::string_view text,
                                                     const std::string& name) {
   // Node indices and sizes are 32 bits, and every node takes a byte of text.

@@ -77,6 +77,8 @@ class JsonValue {
 
   // The member of that name; none when this is no object.
   std::optional<JsonValue> Find(std::string_view name) const;
+  // The same, and none when the member is null.
+  std::optional<JsonValue> FindSet(std::string_view name) const;
 
   // for (JsonValue element : array.elements())
   class ElementIterator {

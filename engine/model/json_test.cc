@@ -49,6 +49,10 @@ TEST(JsonTest, ReadsEveryKind) {
   EXPECT_EQ(root.Find("b")->size(), 0u);
   EXPECT_EQ(root.Find("c")->size(), 0u);
   EXPECT_FALSE(root.Find("d").has_value());
+  const JsonDocument null = MustParse(R"({"n": null, "s": 0})");
+  EXPECT_TRUE(null.root().Find("n").has_value());
+  EXPECT_FALSE(null.root().FindSet("n").has_value());
+  EXPECT_TRUE(null.root().FindSet("s").has_value());
 }
 
 TEST(JsonTest, WalksMembersOverNestedValues) {

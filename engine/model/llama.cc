@@ -58,7 +58,9 @@ class Llama final : public Model {
   float attention_scale_ = 0;
   int max_rows_ = 0;
 
-  // Of one launch. Buffers hold max_rows_ rows of the width named.
+  // Of one launch. Buffers hold max_rows_ rows of the width named; narrow_ also
+  // the rows waiting for their logits, which may be more (a sequence can ask
+  // for all rows and once more for the last).
   std::vector<std::int32_t> ids_;
   std::vector<RowSpan> spans_;
   int rows_ = 0;
@@ -126,7 +128,8 @@ Status Llama::AllocateBuffers() {
     int cols;
   } wanted[] = {
       {&stream_, max_rows_, config_.hidden},
-      {&narrow_, max_rows_, std::max(config_.hidden, q_width())},
+      {&narrow_, std::max(max_rows_, kLogitRows),
+       std::max(config_.hidden, q_width())},
       {&wide_, max_rows_, std::max(qkv_width(), 2 * config_.ffn)},
       {&middle_, max_rows_, std::max(config_.hidden, config_.ffn)},
       {&logit_rows_, kLogitRows, config_.hidden},

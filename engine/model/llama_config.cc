@@ -78,11 +78,10 @@ kernels::Status CheckLlamaConfig(const LlamaConfig& config,
 std::string LlamaConfigText(const LlamaConfig& config) {
   std::ostringstream out;
   out << std::hexfloat << config.architecture << " vocab=" << config.vocab_size
-      << " context=" << config.max_context << " layers=" << config.layers
-      << " hidden=" << config.hidden << " ffn=" << config.ffn
-      << " heads=" << config.heads << " kv_heads=" << config.kv_heads
-      << " head_dim=" << config.head_dim << " eps=" << config.rms_eps
-      << " theta=" << config.rope.theta
+      << " layers=" << config.layers << " hidden=" << config.hidden
+      << " ffn=" << config.ffn << " heads=" << config.heads
+      << " kv_heads=" << config.kv_heads << " head_dim=" << config.head_dim
+      << " eps=" << config.rms_eps << " theta=" << config.rope.theta
       << " scaling=" << static_cast<int>(config.rope.scaling) << ","
       << config.rope.factor << "," << config.rope.low_freq_factor << ","
       << config.rope.high_freq_factor << "," << config.rope.original_context

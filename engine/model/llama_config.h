@@ -45,7 +45,8 @@ kernels::StatusOr<LlamaConfig> LlamaConfigFromJson(JsonValue config,
 kernels::Status CheckLlamaConfig(const LlamaConfig& config,
                                  const std::string& file);
 
-// Canonical text of everything above, for the fingerprint.
+// Canonical text of everything above that reaches cached bytes, for the
+// fingerprint: all but the context length.
 std::string LlamaConfigText(const LlamaConfig& config);
 
 // "llama, qwen2, qwen3", and whether a name is among them.

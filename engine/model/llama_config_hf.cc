@@ -90,13 +90,8 @@ class Reader {
   }
 
  private:
-  // The member, unless it is absent or null.
-  static std::optional<JsonValue> Get(JsonValue object, std::string_view key) {
-    const auto value = object.Find(key);
-    return value && !value->is_null() ? value : std::nullopt;
-  }
   std::optional<JsonValue> Get(std::string_view key) const {
-    return Get(json_, key);
+    return json_.FindSet(key);
   }
   Status Refused(std::string_view key) const {
     return Unimplemented(
@@ -223,7 +218,7 @@ class Reader {
                           std::string_view key,
                           std::optional<double> otherwise) const {
     const std::string name = prefix + std::string(key);
-    const auto value = Get(object, key);
+    const auto value = object.FindSet(key);
     if (!value && otherwise) return *otherwise;
     if (!value) {
       return InvalidArgument(Message(file_, ": ", name, " is missing"));
@@ -250,7 +245,7 @@ class Reader {
                                                    config_.rope.theta));
     std::string_view type = "default";
     for (const char* key : {"type", "rope_type"}) {
-      const auto value = Get(object, key);
+      const auto value = object.FindSet(key);
       if (!value) continue;
       if (!value->is_string()) return Wrong(prefix + key, "a string");
       type = value->string();

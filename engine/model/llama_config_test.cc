@@ -170,6 +170,9 @@ TEST(LlamaConfigTest, TextTellsConfigurationsApart) {
     return LlamaConfigText(*FromText(Config(more)));
   };
   EXPECT_EQ(text(""), text(R"("rms_norm_eps": 1e-6)"));
+  LlamaConfig longer = *FromText(Config(""));
+  longer.max_context *= 2;  // changes no row
+  EXPECT_EQ(text(""), LlamaConfigText(longer));
   for (const char* more :
        {R"("rms_norm_eps": 1e-5)", R"("rope_theta": 10000.5)",
         R"("num_key_value_heads": 2)", R"("attention_bias": true)",

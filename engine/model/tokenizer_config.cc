@@ -16,15 +16,10 @@ namespace {
 using kernels::InvalidArgument;
 using kernels::Status;
 
-std::optional<JsonValue> Get(JsonValue object, std::string_view key) {
-  const auto value = object.Find(key);
-  return value && !value->is_null() ? value : std::nullopt;
-}
-
 // A token is written as its text or as an object with the text in `content`.
 std::string TokenText(JsonValue json, std::string_view key) {
-  auto value = Get(json, key);
-  if (value && value->is_object()) value = Get(*value, "content");
+  auto value = json.FindSet(key);
+  if (value && value->is_object()) value = value->FindSet("content");
   return value && value->is_string() ? std::string(value->string()) : "";
 }
 
@@ -38,15 +33,15 @@ std::optional<std::uint32_t> FindToken(const TokenizerSpec& spec,
 
 Status AddChatTemplate(JsonValue json, const std::string& file,
                        TokenizerSpec* spec) {
-  const auto value = Get(json, "chat_template");
+  const auto value = json.FindSet("chat_template");
   if (!value) return kernels::OkStatus();
   if (value->is_string()) {
     spec->chat_template = std::string(value->string());
     return kernels::OkStatus();
   }
   for (JsonValue entry : value->elements()) {
-    const auto name = Get(entry, "name");
-    const auto text = Get(entry, "template");
+    const auto name = entry.FindSet("name");
+    const auto text = entry.FindSet("template");
     if (name && name->is_string() && name->string() == "default" && text &&
         text->is_string()) {
       spec->chat_template = std::string(text->string());
@@ -66,7 +61,7 @@ bool IsAdded(const TokenizerSpec& spec, std::uint32_t id) {
 Status AddDecoderTokens(JsonValue json, const std::string& file,
                         TokenizerSpec* spec) {
   constexpr std::uint32_t kMaxTokens = 1 << 22;
-  const auto table = Get(json, "added_tokens_decoder");
+  const auto table = json.FindSet("added_tokens_decoder");
   if (!table) return kernels::OkStatus();
   for (auto [key, entry] : table->members()) {
     AddedToken token;
@@ -74,7 +69,7 @@ Status AddDecoderTokens(JsonValue json, const std::string& file,
         std::from_chars(key.data(), key.data() + key.size(), token.id);
     token.content = TokenText(entry, "content");
     const auto flag = [&entry = entry](std::string_view name, bool otherwise) {
-      const auto value = Get(entry, name);
+      const auto value = entry.FindSet(name);
       return value && value->is_bool() ? value->boolean() : otherwise;
     };
     if (error != std::errc() || rest != key.data() + key.size() ||
@@ -120,7 +115,7 @@ Status AddTokenizerConfig(JsonValue json, const std::string& file,
     spec->bos_id = id;
     spec->bos_token = bos;
   }
-  if (const auto add = Get(json, "add_bos_token");
+  if (const auto add = json.FindSet("add_bos_token");
       add && add->is_bool() && add->boolean() != spec->add_bos) {
     return InvalidArgument(Message(
         file,
@@ -135,7 +130,7 @@ Status AddTokenizerConfig(JsonValue json, const std::string& file,
 }
 
 Status AddEosIds(JsonValue json, const std::string& file, TokenizerSpec* spec) {
-  const auto value = Get(json, "eos_token_id");
+  const auto value = json.FindSet("eos_token_id");
   if (!value) return kernels::OkStatus();
   const auto add = [&](JsonValue entry) -> Status {
     const auto id = entry.integer().value_or(-1);

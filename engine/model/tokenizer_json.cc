@@ -19,19 +19,13 @@ using kernels::Unimplemented;
 
 constexpr std::int64_t kMaxTokens = 1 << 22;
 
-// Absent or null counts as none.
-std::optional<JsonValue> Get(JsonValue object, std::string_view key) {
-  const auto value = object.Find(key);
-  return value && !value->is_null() ? value : std::nullopt;
-}
-
 std::string_view Text(JsonValue object, std::string_view key) {
-  const auto value = Get(object, key);
+  const auto value = object.FindSet(key);
   return value && value->is_string() ? value->string() : std::string_view();
 }
 
 bool Flag(JsonValue object, std::string_view key, bool otherwise) {
-  const auto value = Get(object, key);
+  const auto value = object.FindSet(key);
   return value && value->is_bool() ? value->boolean() : otherwise;
 }
 
@@ -53,14 +47,14 @@ class Reader {
 
   kernels::StatusOr<TokenizerSpec> Read() {
     spec_.source = file_;
-    const auto model = Get(json_, "model");
+    const auto model = json_.FindSet("model");
     if (!model || !model->is_object()) return Wrong("model");
     HF_RETURN_IF_ERROR(RefuseVariants(*model));
     HF_RETURN_IF_ERROR(ReadVocabulary(*model));
-    HF_RETURN_IF_ERROR(ReadNormalizer(Get(json_, "normalizer")));
+    HF_RETURN_IF_ERROR(ReadNormalizer(json_.FindSet("normalizer")));
     HF_RETURN_IF_ERROR(ReadPreTokenizer());
     HF_RETURN_IF_ERROR(ReadAddedTokens());
-    if (const auto post = Get(json_, "post_processor")) {
+    if (const auto post = json_.FindSet("post_processor")) {
       HF_RETURN_IF_ERROR(ReadPostProcessor(*post));
     }
     return std::move(spec_);
@@ -78,14 +72,15 @@ class Reader {
 
   Status RefuseVariants(JsonValue model) const {
     const std::string_view type = Text(model, "type");
-    if (type != "BPE" && Get(model, "type")) return Refused("model.type", type);
+    if (type != "BPE" && model.FindSet("type"))
+      return Refused("model.type", type);
     for (const char* key :
          {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (!Text(model, key).empty()) {
         return Refused(std::string("model.") + key, Text(model, key));
       }
     }
-    if (const auto dropout = Get(model, "dropout");
+    if (const auto dropout = model.FindSet("dropout");
         dropout && !(dropout->is_number() && dropout->number() == 0)) {
       return Refused("model.dropout", "");
     }
@@ -93,9 +88,9 @@ class Reader {
       return Refused("model.byte_fallback", "");
     }
     for (const char* key : {"truncation", "padding"}) {
-      if (Get(json_, key)) return Refused(key, "");
+      if (json_.FindSet(key)) return Refused(key, "");
     }
-    if (const auto decoder = Get(json_, "decoder");
+    if (const auto decoder = json_.FindSet("decoder");
         decoder && Text(*decoder, "type") != "ByteLevel") {
       return Refused("decoder", Text(*decoder, "type"));
     }
@@ -103,8 +98,8 @@ class Reader {
   }
 
   Status ReadVocabulary(JsonValue model) {
-    const auto vocabulary = Get(model, "vocab");
-    const auto merges = Get(model, "merges");
+    const auto vocabulary = model.FindSet("vocab");
+    const auto merges = model.FindSet("merges");
     if (!vocabulary || !vocabulary->is_object()) return Wrong("model.vocab");
     if (!merges || !merges->is_array()) return Wrong("model.merges");
     for (auto [text, id] : vocabulary->members()) {
@@ -119,7 +114,7 @@ class Reader {
     }
     HF_ASSIGN_OR_RETURN(spec_.merges, ResolveMerges(pairs, ids, file_));
     spec_.ignore_merges = Flag(model, "ignore_merges", false);
-    if (!Get(model, "unk_token")) return kernels::OkStatus();
+    if (!model.FindSet("unk_token")) return kernels::OkStatus();
     // An unknown token only shows where a byte has no entry.
     for (const std::string& byte : ByteAlphabet()) {
       if (!ids.contains(byte)) {
@@ -167,7 +162,7 @@ class Reader {
       return kernels::OkStatus();
     }
     if (type != "Sequence") return Refused("normalizer", type);
-    const auto parts = Get(*normalizer, "normalizers");
+    const auto parts = normalizer->FindSet("normalizers");
     if (!parts || !parts->is_array()) return Wrong("normalizer.normalizers");
     for (JsonValue part : parts->elements()) {
       // One level: the file format could nest, no file does.
@@ -180,11 +175,11 @@ class Reader {
   }
 
   Status ReadPreTokenizer() {
-    const auto root = Get(json_, "pre_tokenizer");
+    const auto root = json_.FindSet("pre_tokenizer");
     if (!root) return Wrong("pre_tokenizer");
     std::vector<JsonValue> steps;
     if (Text(*root, "type") == "Sequence") {
-      const auto parts = Get(*root, "pretokenizers");
+      const auto parts = root->FindSet("pretokenizers");
       if (!parts || !parts->is_array()) {
         return Wrong("pre_tokenizer.pretokenizers");
       }
@@ -227,13 +222,13 @@ class Reader {
   }
 
   Status ReadSplit(JsonValue step) {
-    const auto pattern = Get(step, "pattern");
+    const auto pattern = step.FindSet("pattern");
     if (!pattern) return Wrong("pre_tokenizer Split.pattern");
     PreTokenizerStep split;
-    if (const auto regex = Get(*pattern, "Regex");
+    if (const auto regex = pattern->FindSet("Regex");
         regex && regex->is_string()) {
       split.pattern = std::string(regex->string());
-    } else if (const auto text = Get(*pattern, "String");
+    } else if (const auto text = pattern->FindSet("String");
                text && text->is_string()) {
       split.pattern = Escaped(text->string());
     } else {
@@ -252,12 +247,12 @@ class Reader {
   }
 
   Status ReadAddedTokens() {
-    const auto added = Get(json_, "added_tokens");
+    const auto added = json_.FindSet("added_tokens");
     if (!added) return kernels::OkStatus();
     for (JsonValue entry : added->elements()) {
       AddedToken token;
       token.content = std::string(Text(entry, "content"));
-      const auto id = Get(entry, "id");
+      const auto id = entry.FindSet("id");
       HF_RETURN_IF_ERROR(
           SetToken(id ? id->integer().value_or(-1) : -1, token.content));
       token.id = static_cast<std::uint32_t>(*id->integer());
@@ -277,7 +272,7 @@ class Reader {
     const std::string_view type = Text(processor, "type");
     if (type == "ByteLevel") return kernels::OkStatus();  // offsets alone
     if (type == "Sequence") {
-      const auto parts = Get(processor, "processors");
+      const auto parts = processor.FindSet("processors");
       if (!parts || !parts->is_array()) {
         return Wrong("post_processor.processors");
       }
@@ -295,19 +290,20 @@ class Reader {
 
   // [text], or [one special token, text]: the token is bos.
   Status ReadTemplate(JsonValue processor) {
-    const auto single = Get(processor, "single");
+    const auto single = processor.FindSet("single");
     if (!single || !single->is_array()) return Wrong("post_processor.single");
     std::vector<JsonValue> parts;
     for (JsonValue part : single->elements()) parts.push_back(part);
-    if (parts.empty() || parts.size() > 2 || !Get(parts.back(), "Sequence")) {
+    if (parts.empty() || parts.size() > 2 ||
+        !parts.back().FindSet("Sequence")) {
       return Refused("post_processor.single of other than [bos,] text", "");
     }
     if (parts.size() == 1) return kernels::OkStatus();
-    const auto special = Get(parts.front(), "SpecialToken");
-    const auto table = Get(processor, "special_tokens");
+    const auto special = parts.front().FindSet("SpecialToken");
+    const auto table = processor.FindSet("special_tokens");
     if (!special || !table) return Wrong("post_processor.special_tokens");
-    const auto entry = Get(*table, Text(*special, "id"));
-    const auto ids = entry ? Get(*entry, "ids") : std::nullopt;
+    const auto entry = table->FindSet(Text(*special, "id"));
+    const auto ids = entry ? entry->FindSet("ids") : std::nullopt;
     if (!ids || !ids->is_array() || ids->size() != 1) {
       return Wrong("post_processor.special_tokens");
     }
