@@ -71,7 +71,7 @@ TokenBytes::TokenBytes(const TokenizerSpec& spec) {
 
 std::string_view TokenBytes::Of(std::int32_t id) const {
   const auto i = static_cast<std::size_t>(id);
-  if (i + 1 >= offsets_.size()) return {};
+  if (i >= offsets_.size() - 1) return {};
   return std::string_view(bytes_).substr(offsets_[i],
                                          offsets_[i + 1] - offsets_[i]);
 }
