@@ -218,6 +218,19 @@ TEST_F(ServiceTest, AClientThatGoesCancelsItsRequest) {
   EXPECT_LT(model_.rows_forwarded(), kTokens);
 }
 
+// Nobody takes anything: what is kept has a bound, and the request is told.
+TEST(GenerateStreamTest, KeepsABoundedAmountForASlowClient) {
+  GenerateStream stream;
+  OutputToken token{.id = 7, .logprobs = Logprobs{}};
+  token.logprobs->top.resize(20);
+  std::size_t taken = 0;
+  while (stream.OnToken(token) && taken < GenerateStream::kMaxPendingBytes) {
+    ++taken;
+  }
+  EXPECT_GT(taken, 10000u);
+  EXPECT_LT(taken, 20000u);
+}
+
 TEST_F(ServiceTest, TheTokenizerTravelsInParts) {
   Serve();
   grpc::ClientContext context;
