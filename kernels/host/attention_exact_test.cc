@@ -139,6 +139,39 @@ TEST_P(AttentionExactTest, UsedPool) {
   ExpectSame(RunOn(*backend, {100, 7}, pool), "second run");
 }
 
+// An output that underflows to -0 meets weights of +0 of later keys in a large
+// launch and not in a small one; either way it must come out as +0.
+TEST(AttentionZeroTest, NegativeZeroBecomesPositive) {
+  constexpr int kTokens = 40, kDim = 16;
+  const KvShape shape = {1, 1, kDim, StateType::kBF16};
+  auto backend = MakeBackend(2);
+  for (const float later : {1.0f, -1.0f}) {
+    std::vector<float> q(kTokens * kDim), k(kTokens * kDim), v(kTokens * kDim);
+    for (int token = 0; token < kTokens; ++token) q[token * kDim] = 1.0f;
+    k[0] = 80.0f;       // key 1 has a weight of e^-80 beside key 0,
+    v[kDim] = -1e-30f;  // and this times it is less than any number
+    for (int token = 2; token < kTokens; ++token) v[token * kDim] = later;
+    const auto run = [&](int rows) {
+      TestPool pool(shape, kTokens, testing::kQuietNan);
+      std::vector<float> out(kTokens * kDim, NAN);
+      for (int position = 0; position < kTokens; position += rows) {
+        const RowSpan span = {pool.blocks(), 0, position, rows};
+        const int at = position * kDim;
+        backend->StoreKv(shape, 0, &k[at], &v[at], kDim, {&span, 1});
+        backend->Attention(shape, 0, &q[at], kDim, 1, 1.0f, {&span, 1},
+                           &out[at]);
+      }
+      return out;
+    };
+    const auto whole = run(kTokens), rows = run(1);
+    EXPECT_EQ(0, std::memcmp(whole.data(), rows.data(),
+                             whole.size() * sizeof(float)));
+    EXPECT_EQ(whole[kDim], 0.0f);
+    EXPECT_FALSE(std::signbit(whole[kDim]));
+    EXPECT_FALSE(std::signbit(rows[kDim]));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, AttentionExactTest,
     ::testing::Values(Case{9, 3, 64, 600, StateType::kBF16},
