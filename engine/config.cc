@@ -1,9 +1,5 @@
 #include "engine/config.h"
 
-#include <sys/stat.h>
-
-#include <cmath>
-
 #include "fmt/format.h"
 
 namespace holdfast::engine {
@@ -22,10 +18,6 @@ absl::Status Bad(std::string message) {
 
 absl::Status Config::Validate() const {
   if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
-  struct stat info;
-  if (stat(model.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("--model {}", model));
-  }
   if (run_dir.empty()) return Bad("--run-dir: must not be empty");
   if (threads < 0 || threads > kMaxThreads) {
     return Bad(

@@ -45,13 +45,15 @@ void Shutdown(grpc::Server& server) {
 }
 
 // Waits for the model; a signal ends the process.
-EngineOr Load(const Config& config, SignalWaiter& signals) {
+EngineOr Load(const Config& config, SignalWaiter& signals,
+              grpc::Server& server) {
   auto loading = std::async(std::launch::async,
                             [&config] { return LoadedEngine::Load(config); });
   while (loading.wait_for(milliseconds(0)) != std::future_status::ready) {
     if (signals.Wait(milliseconds(20))) {
       // The loader cannot be interrupted and has nothing to lose.
       spdlog::info("stopped while loading");
+      Shutdown(server);
       spdlog::shutdown();
       std::_Exit(EXIT_SUCCESS);
     }
@@ -97,7 +99,7 @@ int Run(const Config& config, SignalWaiter& signals) {
     spdlog::error("{}", std::string(server.status().message()));
     return kExitFailed;
   }
-  EngineOr engine = Load(config, signals);
+  EngineOr engine = Load(config, signals, **server);
   if (!engine.ok()) {
     spdlog::error("{}", std::string(engine.status().message()));
     Shutdown(**server);
