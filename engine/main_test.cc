@@ -138,7 +138,7 @@ TEST_F(MainTest, AModelThatCannotBeLoadedEndsWith1) {
 
 TEST_F(MainTest, SigtermFinishesWhatRunsAndEndsWith0) {
   Start({"--model", model_, "--debug"});
-  const auto stub = Serving();
+  auto stub = Serving();
   EXPECT_THAT(Log(), HasSubstr("DEBUG ENGINE"));
   grpc::ClientContext context;
   auto stream = stub->Generate(&context, Request(600));
@@ -154,6 +154,7 @@ TEST_F(MainTest, SigtermFinishesWhatRunsAndEndsWith0) {
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(tokens, 600u);
   EXPECT_EQ(last.finished().reason(), v1::Finished::LENGTH);
+  stub.reset();  // a client without a call would not see the server's goodbye
   EXPECT_EQ(Wait(), 0) << Log();
   EXPECT_THAT(Log(), HasSubstr("drained finished=1 cancelled=0"));
   EXPECT_FALSE(SocketExists());
@@ -165,12 +166,15 @@ TEST_F(MainTest, AKilledEngineIsReplaced) {
   EXPECT_EQ(End(SIGKILL), -SIGKILL);
   EXPECT_TRUE(SocketExists());
   Start({"--model", model_});
-  const auto stub = Serving();
+  auto stub = Serving();
   grpc::ClientContext context;
   auto stream = stub->Generate(&context, Request(3));
   v1::GenerateEvent event, last;
   while (stream->Read(&event)) last = event;
+  EXPECT_TRUE(stream->Finish().ok());
+  stream.reset();
   EXPECT_EQ(last.finished().cache().miss_reason(), "cold");
+  stub.reset();
   EXPECT_EQ(End(SIGTERM), 0) << Log();
 }
 
