@@ -110,6 +110,7 @@ TEST_F(TokenizerGgufTest, NamesOfPreTokenizersDecide) {
   EXPECT_FALSE(qwen2->add_bos);
   EXPECT_EQ(qwen2->pre_tokenizer.at(0).pattern, kQwen2Pattern);
   EXPECT_THAT(ErrorOf("tekken", bos), HasSubstr("'tekken'"));
+  EXPECT_THAT(ErrorOf("default", bos), HasSubstr("'default'"));
   EXPECT_THAT(ErrorOf(nullptr, bos), HasSubstr("tokenizer.ggml.pre"));
 }
 

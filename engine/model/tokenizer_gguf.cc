@@ -37,8 +37,9 @@ struct NamedPreTokenizer {
   bool add_bos;  // unless tokenizer.ggml.add_bos_token says otherwise
 };
 
+// "default" is not here: it says that the file's converter did not know the
+// model's pattern, and any guess would give other ids than the model's.
 constexpr NamedPreTokenizer kPreTokenizers[] = {
-    {"default", false, kGpt2Pattern, false, false, false},
     {"gpt-2", false, kGpt2Pattern, false, false, false},
     {"smollm", true, kGpt2Pattern, false, false, false},
     {"llama-bpe", false, kLlama3Pattern, false, true, true},
@@ -96,7 +97,7 @@ class Reader {
       return Unimplemented(
           Message(file_.path(), ": unknown pre-tokenizer tokenizer.ggml.pre '",
                   name.value_or("(missing)"),
-                  "'; known: default, gpt-2, smollm, llama-bpe, qwen2"));
+                  "'; known: gpt-2, smollm, llama-bpe, qwen2"));
     }
     if (known->digits_alone) {
       spec_.pre_tokenizer.push_back(DigitsStep(/*individual=*/true));
