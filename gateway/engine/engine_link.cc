@@ -68,6 +68,12 @@ void EngineLink::ForgetModel(const std::string& fingerprint) {
   Poke();
 }
 
+void EngineLink::Suspect(std::string detail) {
+  if (view_.state == EngineState::kServing)
+    SetState(EngineState::kAbsent, std::move(detail));
+  Poke();
+}
+
 void EngineLink::SetState(EngineState state, std::string detail) {
   if (view_.state != state) {
     spdlog::info("engine {}: {}", EngineStateName(state), detail);
@@ -246,7 +252,7 @@ GenerateStream::Next(SteadyTime until) {
     if (!event.ok()) {
       if (event.status().code() == absl::StatusCode::kCancelled)
         co_return event.status();
-      link_.Poke();
+      link_.Suspect(std::string(event.status().message()));
       co_return absl::UnavailableError(
           absl::StrCat("the engine ended before the answer was complete (",
                        event.status().message(), ")"));

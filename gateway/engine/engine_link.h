@@ -101,6 +101,8 @@ class EngineLink {
   boost::asio::awaitable<void> LoadModel(const v1::EngineStatus& status);
   boost::asio::awaitable<absl::StatusOr<v1::Tokenizer>> FetchTokenizer(
       const std::string& fingerprint);
+  // A call failed: the engine counts as absent until it answers again.
+  void Suspect(std::string detail);
   void SetState(EngineState state, std::string detail);
 
   boost::asio::io_context& io_;

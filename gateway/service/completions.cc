@@ -33,9 +33,10 @@ using std::chrono::steady_clock;
 constexpr std::uint32_t kRetryAfterMs = 1000;
 // Log lines name a request whose client left with this code.
 constexpr int kClientClosedRequest = 499;
-// An engine that is replaced while a request is made ready refuses its ids;
-// they are made again with the new model's tokenizer.
-constexpr int kModelAttempts = 3;
+// A request is made ready a second time when the engine was replaced by one
+// with another model meanwhile, or was gone before it gave a sign of life. Not
+// more often: a request that kills engines must not go on doing so.
+constexpr int kAttempts = 2;
 
 std::uint32_t CachedTokens(const v1::CacheReport& report) {
   std::uint32_t sum = 0;
@@ -61,7 +62,9 @@ class Run {
   // is nobody to send it to.
   asio::awaitable<bool> Attempt(bool last);
   asio::awaitable<ApiOr<Prepared>> PrepareOnWorker();
-  asio::awaitable<bool> Stream(Prepared prepared, bool last);
+  openai::AnswerHead MakeHead();
+  asio::awaitable<bool> Generate(Prepared prepared, bool last);
+  asio::awaitable<bool> Follow(GenerateStream& stream, bool last);
   // True: the stream of events has ended.
   asio::awaitable<bool> Take(const v1::GenerateEvent& event);
   asio::awaitable<void> Finished(const v1::Finished& finished);
@@ -82,8 +85,8 @@ class Run {
 };
 
 asio::awaitable<void> Run::Answer() {
-  for (int attempt = 1; attempt <= kModelAttempts; ++attempt) {
-    const bool done = co_await Attempt(attempt == kModelAttempts);
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    const bool done = co_await Attempt(attempt == kAttempts);
     if (done) break;
   }
   if (exchange_.gone()) {
@@ -109,7 +112,7 @@ asio::awaitable<bool> Run::Attempt(bool last) {
     co_return true;
   }
   Prepared ready = *std::move(prepared);
-  co_return co_await Stream(std::move(ready), last);
+  co_return co_await Generate(std::move(ready), last);
 }
 
 asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
@@ -126,7 +129,20 @@ asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
                               [&input] { return Prepare(input); });
 }
 
-asio::awaitable<bool> Run::Stream(Prepared prepared, bool last) {
+openai::AnswerHead Run::MakeHead() {
+  openai::AnswerHead head;
+  head.id = endpoint_ == Endpoint::kChat
+                ? openai::ChatId(app_.random(), app_.random())
+                : openai::CompletionId(app_.random(), app_.random());
+  head.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  head.model = view_.status.model_name();
+  head.system_fingerprint = openai::SystemFingerprint(view_.fingerprint);
+  return head;
+}
+
+asio::awaitable<bool> Run::Generate(Prepared prepared, bool last) {
   common_ = std::move(prepared.common);
   record_.stream = common_.stream;
   record_.prompt_tokens =
@@ -137,54 +153,49 @@ asio::awaitable<bool> Run::Stream(Prepared prepared, bool last) {
     prompt_ids_.assign(prepared.request.prompt_ids().begin(),
                        prepared.request.prompt_ids().end());
   }
-  openai::AnswerHead head;
-  head.id = endpoint_ == Endpoint::kChat
-                ? openai::ChatId(app_.random(), app_.random())
-                : openai::CompletionId(app_.random(), app_.random());
-  head.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
-  head.model = view_.status.model_name();
-  head.system_fingerprint = openai::SystemFingerprint(view_.fingerprint);
   text_.emplace(view_.model->tokenizer(), common_);
-  writer_.emplace(exchange_, record_, endpoint_, std::move(head),
-                  common_.stream, common_.include_usage,
+  writer_.emplace(exchange_, record_, endpoint_, MakeHead(), common_.stream,
+                  common_.include_usage,
                   std::chrono::milliseconds(app_.config.sse_keep_alive_ms));
-
   const std::unique_ptr<GenerateStream> stream =
       app_.engine->Generate(std::move(prepared.request));
   const http::OnGoneScope cancel(exchange_, [&stream] { stream->Cancel(); });
+  co_return co_await Follow(*stream, last);
+}
+
+asio::awaitable<bool> Run::Follow(GenerateStream& stream, bool last) {
   // A refusal comes at once and has a status code of its own; anything else
   // that takes longer gets the head of its stream now.
   SteadyTime until = steady_clock::now() + deadlines::kRefusal;
+  bool fresh = !last;  // nothing came and nothing was sent: may be tried again
   while (true) {
-    auto event = co_await stream->Next(until);
-    if (exchange_.gone()) break;
+    auto event = co_await stream.Next(until);
+    if (exchange_.gone()) co_return true;
     if (!event.ok()) {
+      if (fresh && absl::IsUnavailable(event.status())) co_return false;
       ApiError error = openai::Unavailable(
           std::string(event.status().message()), kRetryAfterMs);
       co_await writer_->Fail(std::move(error));
-      break;
+      co_return true;
     }
-    if (event->has_value() && (*event)->has_refused() && !last &&
-        !writer_->begun() &&
-        (*event)->refused().reason() == v1::Refused::MODEL_CHANGED) {
-      app_.engine->ForgetModel(view_.fingerprint);
-      co_return false;
-    }
-    if (event->has_value()) {
-      const v1::GenerateEvent& got = **event;
-      const bool done = co_await Take(got);
-      if (done) break;
-    } else {
+    if (!event->has_value()) {
       absl::Status status = co_await writer_->Begin();
       if (status.ok()) status = co_await writer_->KeepAlive();
-      if (!status.ok()) break;
+      if (!status.ok()) co_return true;
+      fresh = fresh && !writer_->begun();
+    } else {
+      const v1::GenerateEvent& got = **event;
+      if (fresh && got.refused().reason() == v1::Refused::MODEL_CHANGED) {
+        app_.engine->ForgetModel(view_.fingerprint);
+        co_return false;
+      }
+      fresh = false;
+      body_ = Json();  // a large body need not stay
+      const bool done = co_await Take(got);
+      if (done) co_return true;
     }
-    body_ = Json();  // no further attempt: a large body need not stay
     until = writer_->SilentUntil();
   }
-  co_return true;
 }
 
 asio::awaitable<bool> Run::Take(const v1::GenerateEvent& event) {

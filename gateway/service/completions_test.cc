@@ -342,6 +342,7 @@ TEST_F(CompletionsTest, EngineThatDiesInMidStream) {
 }
 
 TEST_F(CompletionsTest, EngineThatDiesBeforeTheAnswer) {
+  config_.engine_wait_ms = 50;
   StartAll();
   std::promise<void> reached;
   engine_->SetGenerator([&](const auto&, auto& context, auto&) {
@@ -356,6 +357,18 @@ TEST_F(CompletionsTest, EngineThatDiesBeforeTheAnswer) {
   const RawResponse response = client->ReadResponse();
   EXPECT_EQ(response.status, 503);
   EXPECT_TRUE(response.headers.contains("retry-after"));
+}
+
+// The engine is gone, and the gateway has not noticed when the request comes.
+TEST_F(CompletionsTest, RequestRightAfterTheEngineDied) {
+  timings_.engine.poll = std::chrono::hours(1);
+  StartAll();
+  engine_->Kill();
+  const auto client = Connect();
+  client->SendRequest("POST", kChatPath, Chat().dump());
+  MakeEngine("one");
+  StartEngine();
+  EXPECT_EQ(client->ReadResponse().status, 200);
 }
 
 TEST_F(CompletionsTest, Refusals) {
