@@ -140,8 +140,8 @@ TEST_F(MainTest, SigtermFinishesWhatRunsAndEndsWith0) {
   Start({"--model", model_, "--debug"});
   auto stub = Serving();
   EXPECT_THAT(Log(), HasSubstr("DEBUG ENGINE"));
-  grpc::ClientContext context;
-  auto stream = stub->Generate(&context, Request(600));
+  auto context = std::make_unique<grpc::ClientContext>();
+  auto stream = stub->Generate(context.get(), Request(600));
   v1::GenerateEvent event;
   ASSERT_TRUE(stream->Read(&event));  // it runs
   kill(child_, SIGTERM);
@@ -152,6 +152,8 @@ TEST_F(MainTest, SigtermFinishesWhatRunsAndEndsWith0) {
     last = event;
   }
   EXPECT_TRUE(stream->Finish().ok());
+  stream.reset();
+  context.reset();
   EXPECT_EQ(tokens, 600u);
   EXPECT_EQ(last.finished().reason(), v1::Finished::LENGTH);
   stub.reset();  // a client without a call would not see the server's goodbye
@@ -167,12 +169,13 @@ TEST_F(MainTest, AKilledEngineIsReplaced) {
   EXPECT_TRUE(SocketExists());
   Start({"--model", model_});
   auto stub = Serving();
-  grpc::ClientContext context;
-  auto stream = stub->Generate(&context, Request(3));
+  auto context = std::make_unique<grpc::ClientContext>();
+  auto stream = stub->Generate(context.get(), Request(3));
   v1::GenerateEvent event, last;
   while (stream->Read(&event)) last = event;
   EXPECT_TRUE(stream->Finish().ok());
   stream.reset();
+  context.reset();
   EXPECT_EQ(last.finished().cache().miss_reason(), "cold");
   stub.reset();
   EXPECT_EQ(End(SIGTERM), 0) << Log();
