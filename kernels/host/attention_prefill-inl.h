@@ -154,7 +154,6 @@ HWY_INLINE void ScoreRowsOf(const PrefillChunk& c, const PrefillScratch& s,
 // Turns scores into weights and adds the tile's sums to the rows' totals.
 HWY_INLINE void WeighRows(const PrefillChunk& c, const PrefillScratch& s,
                           int tile, int first, int rows, int keys) {
-  const DF d;
   for (int r = 0; r < rows; ++r) {
     float* scores = s.scores + r * kTileKeys;
     const int visible = VisibleKeys(c, c.first_row + first + r, tile);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/host/highway_targets.h"
+// After the choice of targets:
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
