@@ -24,28 +24,43 @@
 
 namespace holdfast::gateway {
 
-// Counts calls whose callbacks may still post to the io context: it must not be
-// destroyed before they have ended. Thread-safe.
+// Counts calls that gRPC's threads still know of. Their callbacks post to the
+// io context, which must not be destroyed before they have ended; and each
+// keeps its channel alive: were it the last to do so, the channel would end on
+// a thread of gRPC's own, which then waits for itself. Thread-safe.
 class CallTracker {
  public:
-  void Begin() {
-    const std::lock_guard lock(mutex_);
-    ++calls_;
-  }
-  void End() {
-    const std::lock_guard lock(mutex_);
-    if (--calls_ == 0) none_.notify_all();
-  }
-  // Blocks; false when calls still run at the deadline.
+  // Blocks; false when calls still exist at the deadline.
   bool WaitForNone(std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
     return none_.wait_for(lock, deadline, [this] { return calls_ == 0; });
   }
 
  private:
+  friend class TrackedCall;
   std::mutex mutex_;
   std::condition_variable none_;
   std::size_t calls_ = 0;
+};
+
+// Counts for as long as it exists. The first member of what belongs to a call:
+// it goes last.
+class TrackedCall {
+ public:
+  explicit TrackedCall(std::shared_ptr<CallTracker> tracker)
+      : tracker_(std::move(tracker)) {
+    const std::lock_guard lock(tracker_->mutex_);
+    ++tracker_->calls_;
+  }
+  ~TrackedCall() {
+    const std::lock_guard lock(tracker_->mutex_);
+    if (--tracker_->calls_ == 0) tracker_->none_.notify_all();
+  }
+  TrackedCall(const TrackedCall&) = delete;
+  TrackedCall& operator=(const TrackedCall&) = delete;
+
+ private:
+  const std::shared_ptr<CallTracker> tracker_;
 };
 
 // One unary call. `start(context, request, response, done)` begins it with the
@@ -56,24 +71,24 @@ boost::asio::awaitable<absl::StatusOr<Response>> AwaitUnary(
     std::string what, std::chrono::milliseconds deadline, Request request,
     Start start) {
   struct Call {
-    explicit Call(boost::asio::any_io_executor ex) : changed(std::move(ex)) {}
+    Call(std::shared_ptr<CallTracker> t, boost::asio::any_io_executor ex)
+        : tracked(std::move(t)), changed(std::move(ex)) {}
+    TrackedCall tracked;
     grpc::ClientContext context;
     Request request;
     Response response;
     std::optional<grpc::Status> status;  // io thread
     Signal changed;
   };
-  auto call = std::make_shared<Call>(executor);
+  auto call = std::make_shared<Call>(std::move(tracker), executor);
   call->request = std::move(request);
   call->context.set_deadline(std::chrono::system_clock::now() + deadline);
-  tracker->Begin();
   start(&call->context, &call->request, &call->response,
-        [call, executor, tracker](grpc::Status status) {
+        [call, executor](grpc::Status status) {
           boost::asio::post(executor, [call, status] {
             call->status = status;
             call->changed.NotifyAll();
           });
-          tracker->End();
         });
   while (!call->status.has_value()) {
     co_await call->changed.Wait(SteadyTime::max());  // gRPC keeps the deadline
@@ -139,13 +154,14 @@ class StreamCall {
  private:
   class Reactor final : public grpc::ClientReadReactor<Event>,
                         public std::enable_shared_from_this<Reactor> {
+    const TrackedCall tracked_;
+
    public:
     Reactor(boost::asio::any_io_executor ex, std::shared_ptr<CallTracker> t)
-        : changed(ex), executor_(std::move(ex)), tracker_(std::move(t)) {}
+        : tracked_(std::move(t)), changed(ex), executor_(std::move(ex)) {}
 
     void Begin(std::shared_ptr<Reactor> self) {
       self_ = std::move(self);
-      tracker_->Begin();
       // Take starts reads outside of gRPC's reactions: the hold keeps the call
       // from ending in between.
       this->AddHold();
@@ -212,7 +228,6 @@ class StreamCall {
         status_ = status;
       }
       Wake();
-      tracker_->End();
     }
 
     grpc::ClientContext context;
@@ -226,7 +241,6 @@ class StreamCall {
     }
 
     boost::asio::any_io_executor executor_;
-    std::shared_ptr<CallTracker> tracker_;
     std::shared_ptr<Reactor> self_;  // until OnDone: gRPC has a bare pointer
     Event incoming_;
 

@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "gateway/service/testing/gateway_fixture.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "holdfast/v1/cache.grpc.pb.h"
 
 namespace holdfast::gateway::testing {
 namespace {
@@ -180,10 +182,33 @@ TEST_F(ServiceTest, TokenizeAndBack) {
   EXPECT_EQ(Post("/tokenize", std::string("{")).status, 400);
 }
 
+class FakeCacheAdmin final : public v1::CacheAdmin::Service {
+  grpc::Status Metrics(grpc::ServerContext*, const v1::CacheMetricsRequest*,
+                       v1::CacheMetrics* response) override {
+    response->set_prometheus_text("fake_cache_metric 1\n");
+    return grpc::Status::OK;
+  }
+};
+
+TEST_F(ServiceTest, MetricsOfTheCacheService) {
+  StartGateway();
+  FakeCacheAdmin service;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + folder_ + "/cache.sock",
+                           grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  const std::string body = Get("/metrics").body;
+  EXPECT_NE(body.find("holdfast_up{daemon=\"cachesvc\"} 1"), std::string::npos);
+  EXPECT_NE(body.find("holdfast_up{daemon=\"engine\"} 0"), std::string::npos);
+  EXPECT_NE(body.find("\nfake_cache_metric 1\n"), std::string::npos);
+}
+
 TEST_F(ServiceTest, MetricsOfAllDaemons) {
   StartAll();
   Post("/v1/chat/completions", Chat());
   Get("/nothing");
+  Get("/v1/models/some-name");
   const RawResponse response = Get("/metrics");
   EXPECT_TRUE(response.headers.at("content-type").starts_with("text/plain"));
   const auto has = [&](const std::string& line) {
@@ -195,6 +220,7 @@ TEST_F(ServiceTest, MetricsOfAllDaemons) {
   has("holdfast_http_requests_total{code=\"200\",path=\"/v1/chat/completions\"}"
       " 1");
   has("holdfast_http_requests_total{code=\"404\",path=\"other\"} 1");
+  has("holdfast_http_requests_total{code=\"404\",path=\"/v1/models/\"} 1");
   has("holdfast_http_time_to_first_token_seconds_count 1");
   has("holdfast_http_connections 1");
   // One TYPE line a metric, or scrapers refuse the page.
@@ -234,9 +260,11 @@ TEST_F(ServiceTest, DrainLetsAnswersEnd) {
   client->SendRequest("POST", "/v1/chat/completions",
                       Chat({{"stream", true}}).dump());
   const std::string begin = client->ReadUntil("one\"");
+  const auto idle = Connect();
   auto drained = std::async(std::launch::async, [&] {
     return gateway_->Drain([] { return false; });
   });
+  EXPECT_TRUE(idle->AtEnd());
   go_on.set_value();
   EXPECT_NE(client->ReadUntil("[DONE]").find("two"), std::string::npos);
   client->ReadUntil("0\r\n\r\n");

@@ -95,6 +95,11 @@ int FakeEngine::tokenizer_calls() const {
   return tokenizer_calls_;
 }
 
+int FakeEngine::status_calls() const {
+  const std::lock_guard lock(mutex_);
+  return status_calls_;
+}
+
 v1::GenerateRequest FakeEngine::last_request() const {
   const std::lock_guard lock(mutex_);
   return last_request_;
@@ -121,6 +126,7 @@ grpc::Status FakeEngine::Status(grpc::ServerContext* context,
     return !hold_status_ || context->IsCancelled();
   });
   const std::lock_guard lock(mutex_);
+  ++status_calls_;
   *response = status_;
   return grpc::Status::OK;
 }

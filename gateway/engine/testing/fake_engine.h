@@ -39,6 +39,7 @@ class FakeEngine final : private v1::Engine::Service {
 
   int generate_calls() const;
   int tokenizer_calls() const;
+  int status_calls() const;
   v1::GenerateRequest last_request() const;
 
  private:
@@ -63,6 +64,7 @@ class FakeEngine final : private v1::Engine::Service {
   bool hold_status_ = false;
   int generate_calls_ = 0;
   int tokenizer_calls_ = 0;
+  int status_calls_ = 0;
   v1::GenerateRequest last_request_;
   std::unique_ptr<grpc::Server> server_;
 };
