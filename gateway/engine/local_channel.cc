@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -16,6 +17,11 @@ constexpr std::chrono::milliseconds kFirstRetry{50};
 
 std::shared_ptr<grpc::Channel> LocalChannel(const std::string& socket,
                                             std::chrono::milliseconds retry) {
+  // One reference for the life of the process: when the last channel ends, gRPC
+  // shuts itself down and may wait 10 s for a poller of its own, which would
+  // hold up the end of a daemon.
+  static const bool kept = (grpc_init(), true);
+  (void)kept;
   grpc::ChannelArguments arguments;
   const int first = static_cast<int>(std::min(kFirstRetry, retry).count());
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, first);

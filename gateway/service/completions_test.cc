@@ -286,6 +286,7 @@ INSTANTIATE_TEST_SUITE_P(Phases, DisconnectTest,
                                             ::testing::Bool()));
 
 TEST_F(CompletionsTest, ClientThatLeavesWhileTheEngineIsAbsent) {
+  config_.engine_wait_ms = 600000;
   StartGateway();
   const auto client = Connect();
   client->SendRequest("POST", kChatPath, Chat().dump());

@@ -265,6 +265,7 @@ TEST_F(ServiceTest, DrainLetsAnswersEnd) {
     return gateway_->Drain([] { return false; });
   });
   EXPECT_TRUE(idle->AtEnd());
+  idle->Close();
   go_on.set_value();
   EXPECT_NE(client->ReadUntil("[DONE]").find("two"), std::string::npos);
   client->ReadUntil("0\r\n\r\n");
