@@ -75,12 +75,11 @@ void EngineLink::Suspect(std::string detail) {
 }
 
 void EngineLink::SetState(EngineState state, std::string detail) {
-  if (view_.state != state) {
-    spdlog::info("engine {}: {}", EngineStateName(state), detail);
-  }
+  const bool changed = view_.state != state;
+  if (changed) spdlog::info("engine {}: {}", EngineStateName(state), detail);
   view_.state = state;
   view_.detail = std::move(detail);
-  changed_.NotifyAll();
+  if (changed) changed_.NotifyAll();
 }
 
 asio::awaitable<void> EngineLink::Watch() {
