@@ -12,7 +12,7 @@ class StopTest(DaemonTest):
     def stop_all(self) -> dict[str, int]:
         for who in (CACHESVC, ENGINE, GATEWAY):
             self.daemons.send(who, signal.SIGTERM)
-        return {who: self.daemons.end(who) for who in (GATEWAY, ENGINE, CACHESVC)}
+        return {who: self.daemons.wait(who) for who in (GATEWAY, ENGINE, CACHESVC)}
 
     def assert_clean(self, codes: dict[str, int]) -> None:
         logs = "\n".join(f"{who}:\n{self.daemons.log_tail(who)}" for who in codes)

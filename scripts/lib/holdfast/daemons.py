@@ -147,10 +147,14 @@ class Daemons:
     def end(self, who: str, which: signal.Signals = signal.SIGTERM,
             deadline_s: float = STOP_DEADLINE_S) -> int:
         """Signals one daemon, waits for its end, returns its exit code."""
-        process = self.processes.pop(who)
-        if process.poll() is None:
-            process.send_signal(which)
-        return _wait(process, PROGRAMS[who], deadline_s)
+        if self.processes[who].poll() is None:
+            self.processes[who].send_signal(which)
+        return self.wait(who, deadline_s)
+
+    def wait(self, who: str, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Waits for the end of a daemon that was signalled. A second signal
+        would have it stop at once, unfinished answers and all."""
+        return _wait(self.processes.pop(who), PROGRAMS[who], deadline_s)
 
     def restart(self, who: str, which: signal.Signals) -> None:
         """Ends the daemons named (`all` at once) and has them serve again."""
