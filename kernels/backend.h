@@ -29,10 +29,25 @@
 namespace holdfast::kernels {
 
 // How a weight's numbers are stored in its file.
-enum class WeightType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+enum class WeightType {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kF8E4M3,  // with scales beside it
+};
 const char* WeightTypeName(WeightType type);
-// Bytes of one row of `cols` numbers; 0 when cols does not fit the type's
-// blocks of 32.
+// A row's numbers must be a multiple of this: 1, 32 or 256.
+int WeightBlock(WeightType type);
+// Bytes of one row of `cols` numbers, scales beside them not counted; 0 when
+// cols is no multiple of the type's block.
 std::size_t WeightRowBytes(WeightType type, std::int64_t cols);
 
 // Type of K, V and convolution inputs in the pool. They are rounded to it
@@ -50,8 +65,17 @@ struct WeightTensor {
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
   // Row n of the packed matrix is row row_order[n] of the file; empty: as is.
-  std::vector<std::int32_t> row_order;
+  std::vector<std::int32_t> row_order = {};
+  // Of F8_E4M3: number (n, k) of the file is multiplied by
+  // scales[n / scale_rows][k / scale_cols]. scale_cols is a multiple of 128, or
+  // at least cols. Scales are finite and below kF8ScaleBound in magnitude.
+  std::vector<float> scales = {};
+  std::int64_t scale_rows = 0;
+  std::int64_t scale_cols = 0;
 };
+
+// A number of F8_E4M3 (448 at most) times a scale below this is finite.
+inline constexpr float kF8ScaleBound = 0x1p119f;
 
 // A packed weight matrix; owned by the caller, meaningful to the backend that
 // made it.

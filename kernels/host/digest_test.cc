@@ -18,11 +18,8 @@ using testing::Random;
 
 constexpr int kRevision = 1;
 constexpr int kTokens = 300;
-constexpr int kHidden = 224;  // a widened block of weights and a part of one
-constexpr int kHeads = 6, kKvHeads = 2, kHeadDim = 32;
-constexpr int kQueryWidth = kHeads * kHeadDim;
+constexpr int kKvHeads = 2, kHeadDim = 32;
 constexpr int kKvWidth = kKvHeads * kHeadDim;
-constexpr int kJoined = kQueryWidth + 2 * kKvWidth;
 
 std::uint64_t Of(const std::vector<float>& values) {
   return Digest(0, values.data(), values.size() * sizeof(float));
@@ -31,6 +28,12 @@ std::uint64_t Of(const std::vector<float>& values) {
 // One attention layer with weights of `type`, in launches of `rows` rows.
 std::uint64_t LayerDigest(Backend& backend, WeightType type, StateType state,
                           int rows) {
+  // A widened block of weights and a part of one, and a whole one; more where
+  // the type's blocks are larger.
+  const int hidden = testing::WholeBlocks(type, 224);
+  const int query_width = testing::WholeBlocks(type, 192);
+  const int heads = query_width / kHeadDim;
+  const int joined = query_width + 2 * kKvWidth;
   Random random(77);
   const auto pack = [&](int outputs, int cols) {
     const OwnedTensor w = RandomTensor(random, type, outputs, cols);
@@ -38,12 +41,12 @@ std::uint64_t LayerDigest(Backend& backend, WeightType type, StateType state,
     EXPECT_TRUE(matrix.ok());
     return std::move(matrix).value();
   };
-  const auto embedding = pack(50, kHidden);
-  const auto qkv = pack(kJoined, kHidden);
-  const auto output = pack(kHidden, kQueryWidth);
-  const auto gate_up = pack(2 * kQueryWidth, kHidden);
-  const auto bias = random.Floats(kJoined);
-  const auto weight = random.Floats(kHidden);
+  const auto embedding = pack(50, hidden);
+  const auto qkv = pack(joined, hidden);
+  const auto output = pack(hidden, query_width);
+  const auto gate_up = pack(2 * query_width, hidden);
+  const auto bias = random.Floats(joined);
+  const auto weight = random.Floats(hidden);
   const auto head_weight = random.Floats(kHeadDim);
   std::vector<float> frequencies;
   for (int i = 0; i < kHeadDim / 2; ++i) {
@@ -60,24 +63,24 @@ std::uint64_t LayerDigest(Backend& backend, WeightType type, StateType state,
     const int n = std::min(rows, kTokens - position);
     std::vector<std::int32_t> ids;
     for (int i = 0; i < n; ++i) ids.push_back((position + i) * 7 % 50);
-    std::vector<float> x(n * kHidden), normed(n * kHidden), q(n * kJoined),
-        mixed(n * kQueryWidth), wide(n * 2 * kQueryWidth);
+    std::vector<float> x(n * hidden), normed(n * hidden), q(n * joined),
+        mixed(n * query_width), wide(n * 2 * query_width);
     const RowSpan span = {pool.blocks(), 0, position, n};
     backend.EmbedRows(*embedding, ids, x.data());
-    backend.RmsNorm(x.data(), weight.data(), 1e-5f, n, kHidden, normed.data());
+    backend.RmsNorm(x.data(), weight.data(), 1e-5f, n, hidden, normed.data());
     backend.MatMul(*qkv, normed.data(), n, bias.data(), q.data());
-    backend.HeadNorm(q.data(), head_weight.data(), 1e-6f, n, kJoined,
-                     kHeads + kKvHeads, kHeadDim);
-    backend.Rope(q.data(), kJoined, kHeads + kKvHeads, kHeadDim, **table,
+    backend.HeadNorm(q.data(), head_weight.data(), 1e-6f, n, joined,
+                     heads + kKvHeads, kHeadDim);
+    backend.Rope(q.data(), joined, heads + kKvHeads, kHeadDim, **table,
                  {&span, 1});
-    backend.StoreKv(shape, 0, &q[kQueryWidth], &q[kQueryWidth + kKvWidth],
-                    kJoined, {&span, 1});
-    backend.Attention(shape, 0, q.data(), kJoined, kHeads, 0.5f, {&span, 1},
+    backend.StoreKv(shape, 0, &q[query_width], &q[query_width + kKvWidth],
+                    joined, {&span, 1});
+    backend.Attention(shape, 0, q.data(), joined, heads, 0.5f, {&span, 1},
                       mixed.data());
     backend.MatMul(*output, mixed.data(), n, nullptr, normed.data());
-    backend.Add(x.data(), normed.data(), n, kHidden);
+    backend.Add(x.data(), normed.data(), n, hidden);
     backend.MatMul(*gate_up, x.data(), n, nullptr, wide.data());
-    backend.SiluMul(wide.data(), n, kQueryWidth, mixed.data());
+    backend.SiluMul(wide.data(), n, query_width, mixed.data());
     result.insert(result.end(), mixed.begin(), mixed.end());
   }
   for (const float value : result) EXPECT_TRUE(std::isfinite(value));
@@ -96,6 +99,12 @@ constexpr Expected kExpected[] = {
     {WeightType::kQ8_0, 0x57df584fb874456b, 0x51484f78fd4d7b4b},
     {WeightType::kQ4_0, 0x3a0aef84d53878a9, 0xaf36d79e9390c0ae},
     {WeightType::kQ4_1, 0xd932140281ac8c82, 0x727c94db5d09822b},
+    {WeightType::kQ5_0, 0xff631a39039e2af8, 0x4f99111e62694f22},
+    {WeightType::kQ5_1, 0xc7b51a4ae8ca6209, 0x63525838704ba008},
+    {WeightType::kQ4_K, 0xc85f3fa8aa22ced5, 0xf7d9d25a196d7a1e},
+    {WeightType::kQ5_K, 0xea8f6127d5dd3321, 0x30b91db813c00382},
+    {WeightType::kQ6_K, 0x5c7f9e1f2f18909d, 0xfbf6235ea5176345},
+    {WeightType::kF8E4M3, 0xdec52b136b4617e9, 0xaf2a77b8a6454105},
 };
 
 TEST(DigestTest, LayersOnEveryTarget) {

@@ -31,9 +31,10 @@ TEST_P(ProductTest, EqualsTwin) {
   const WeightType type = GetParam();
   Random random(1);
   auto backend = MakeBackend(2);
-  for (const auto& [rows, outputs, cols] :
+  for (const auto& [rows, outputs, least_cols] :
        {std::array{1, 32, 64}, std::array{3, 100, 576}, std::array{13, 7, 32},
         std::array{50, 65, 416}, std::array{130, 96, 224}}) {
+    const int cols = testing::WholeBlocks(type, least_cols);
     const OwnedTensor w = RandomTensor(random, type, outputs, cols);
     const auto x = random.Floats(rows * cols);
     const auto bias = random.Floats(outputs);
@@ -56,7 +57,7 @@ TEST_P(ProductTest, EqualsTwin) {
 TEST_P(ProductTest, EmbeddingEqualsWidenedRows) {
   Random random(2);
   auto backend = MakeBackend(2);
-  const int cols = 96;
+  const int cols = testing::WholeBlocks(GetParam(), 96);
   OwnedTensor table = RandomTensor(random, GetParam(), 75, cols);
   auto matrix = backend->PackMatrix({&table.tensor, 1});
   ASSERT_TRUE(matrix.ok());
@@ -78,7 +79,7 @@ TEST_P(ProductTest, EmbeddingEqualsWidenedRows) {
 TEST_P(ProductTest, PartsAndRowOrder) {
   Random random(3);
   auto backend = MakeBackend(2);
-  const int cols = 64;
+  const int cols = testing::WholeBlocks(GetParam(), 64);
   std::vector<OwnedTensor> owned;
   owned.push_back(RandomTensor(random, GetParam(), 40, cols));
   owned.push_back(RandomTensor(random, WeightType::kQ8_0, 5, cols));

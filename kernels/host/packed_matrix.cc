@@ -1,6 +1,7 @@
 #include "kernels/host/packed_matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -8,49 +9,65 @@
 namespace holdfast::kernels {
 namespace {
 
-// GGUF's nibbles: low half element i, high half element i + 16. Ours: low half
-// element 2i, high half 2i + 1, so that one load serves two consecutive k.
-void PackNibbles(const std::byte* file, int width, std::byte* to) {
-  const auto element = [file](int k) {
-    const auto byte = static_cast<unsigned>(file[k % 16]);
-    return k < 16 ? byte & 15u : byte >> 4;
-  };
-  for (int i = 0; i < 16; ++i) {
-    to[i * width] =
-        static_cast<std::byte>(element(2 * i) | (element(2 * i + 1) << 4));
-  }
+std::int64_t Blocks(std::int64_t count, std::int64_t of) {
+  return count / of + (count % of != 0);
 }
 
-// One block of one row of the file becomes column `column` of a block.
-void PackQuantisedBlock(WeightType type, const std::byte* file, int width,
-                        int column, std::byte* block) {
-  const std::size_t header = QuantHeaderBytes(type);
-  for (std::size_t at = 0; at < header; at += 2) {
-    std::memcpy(block + at * width + column * 2, file + at, 2);
-  }
-  std::byte* values = block + header * width + column;
-  if (type != WeightType::kQ8_0) {
-    PackNibbles(file + header, width, values);
-    return;
-  }
-  for (int k = 0; k < kQuantBlock; ++k) values[k * width] = file[header + k];
+float ScaleOf(const WeightTensor& tensor, std::int64_t row, std::int64_t col) {
+  const std::int64_t stride = Blocks(tensor.cols, tensor.scale_cols);
+  return tensor
+      .scales[row / tensor.scale_rows * stride + col / tensor.scale_cols];
 }
 
-void PackRow(const std::byte* row, std::int64_t cols, int column,
+// Why the numbers and scales of F8_E4M3 cannot be used; empty when they can.
+std::string WrongF8(const WeightTensor& tensor) {
+  const std::int64_t block = FormatOf(WeightType::kF8E4M3).block;
+  if (tensor.scale_rows < 1 || tensor.scale_cols < 1 ||
+      (tensor.scale_cols % block != 0 && tensor.scale_cols < tensor.cols)) {
+    return "scales of " + std::to_string(tensor.scale_rows) + " x " +
+           std::to_string(tensor.scale_cols) + " numbers";
+  }
+  const std::int64_t scales = Blocks(tensor.rows, tensor.scale_rows) *
+                              Blocks(tensor.cols, tensor.scale_cols);
+  if (static_cast<std::int64_t>(tensor.scales.size()) != scales) {
+    return std::to_string(tensor.scales.size()) + " scales, needs " +
+           std::to_string(scales);
+  }
+  for (const float scale : tensor.scales) {
+    if (!(std::fabs(scale) < kF8ScaleBound)) {
+      return "scale " + std::to_string(scale) + " is too large";
+    }
+  }
+  bool nan = false;
+  for (std::int64_t i = 0; i < tensor.rows * tensor.cols; ++i) {
+    nan |= (tensor.data[i] & std::byte{0x7f}) == std::byte{0x7f};
+  }
+  return nan ? "it holds NaN" : "";
+}
+
+// Row `row` of the file becomes column `column` of the panel at `to`.
+void PackRow(const WeightTensor& tensor, std::int64_t row, int column,
              const Panel& panel, std::byte* to) {
-  if (!IsQuantised(panel.type)) {
-    const std::size_t bytes = ColumnBytes(panel.type, 1);
-    for (std::int64_t k = 0; k < cols; ++k) {
-      std::memcpy(to + (k * kPanelColumns + column) * bytes, row + k * bytes,
+  const std::size_t row_bytes = WeightRowBytes(tensor.type, tensor.cols);
+  const std::byte* from = tensor.data + row * row_bytes;
+  if (!IsQuantised(tensor.type)) {
+    const std::size_t bytes = ColumnBytes(tensor.type, 1);
+    for (std::int64_t k = 0; k < tensor.cols; ++k) {
+      std::memcpy(to + (k * kPanelColumns + column) * bytes, from + k * bytes,
                   bytes);
     }
     return;
   }
-  const std::size_t block_bytes = QuantBlockBytes(panel.type);
-  for (std::int64_t k = 0; k < cols; k += kQuantBlock) {
-    PackQuantisedBlock(panel.type, row, panel.width, panel.column + column, to);
-    row += block_bytes;
-    to += block_bytes * panel.width;
+  const int block = FormatOf(tensor.type).block;
+  for (std::int64_t k = 0; k < tensor.cols; k += block) {
+    FileBlock file;
+    file.count =
+        static_cast<int>(std::min<std::int64_t>(block, tensor.cols - k));
+    file.data = from;
+    if (!tensor.scales.empty()) file.scale = ScaleOf(tensor, row, k);
+    PackQuantBlock(tensor.type, file, panel.width, panel.column + column, to);
+    from += WeightRowBytes(tensor.type, file.count);
+    to += QuantBlockBytes(tensor.type) * panel.width;
   }
 }
 
@@ -77,7 +94,13 @@ Status CheckTensor(const WeightTensor& tensor) {
   }
   if (tensor.data == nullptr) return fail("it has no data");
   if (WeightRowBytes(tensor.type, tensor.cols) == 0) {
-    return fail("rows of this type must be a multiple of 32 numbers");
+    return fail("rows of this type must be a multiple of " +
+                std::to_string(WeightBlock(tensor.type)) + " numbers");
+  }
+  if (tensor.type == WeightType::kF8E4M3) {
+    if (const std::string why = WrongF8(tensor); !why.empty()) return fail(why);
+  } else if (!tensor.scales.empty()) {
+    return fail("this type has no scales beside it");
   }
   if (tensor.row_order.empty()) return OkStatus();
   if (static_cast<std::int64_t>(tensor.row_order.size()) != tensor.rows) {
@@ -120,7 +143,6 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const WeightTensor& tensor = parts[p];
     const Part& part = matrix->parts_[p];
-    const std::size_t row_bytes = WeightRowBytes(tensor.type, tensor.cols);
     pool.For(part.panels, [&](int index, int) {
       const Panel panel = matrix->PanelIn(part, index);
       std::byte* to = matrix->memory_.get() +
@@ -130,8 +152,7 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
       for (std::int64_t n = first; n < end; ++n) {
         const std::int64_t row =
             tensor.row_order.empty() ? n : tensor.row_order[n];
-        PackRow(tensor.data + row * row_bytes, tensor.cols,
-                static_cast<int>(n - first), panel, to);
+        PackRow(tensor, row, static_cast<int>(n - first), panel, to);
       }
     });
   }

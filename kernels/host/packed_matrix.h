@@ -1,14 +1,10 @@
 // Weights in panels of 32 output columns, still in their storage format.
 //
 // A panel of an unquantised type is [k][32 columns]. A panel of a quantised
-// type is a run of blocks of 32 k each, `width` 32 columns wide:
-//   Q8_0  f16 scale[width], int8 value[32 k][width]
-//   Q4_0  f16 scale[width], nibbles[16][width]: byte [i][column] holds k = 2i
-//         in its low half, 2i + 1 in its high half
-//   Q4_1  f16 scale[width], f16 minimum[width], nibbles as Q4_0
-// Panels of Q4_0 and Q4_1 come in pairs that lie side by side in blocks of
-// width 64, so that both can be read as one stream of memory; the last of an
-// odd number is alone.
+// type is a run of blocks (quant_format.h), `width` 32 columns wide. Panels of
+// Q4_0, Q4_1 and Q4_K come in pairs that lie side by side in blocks of width
+// 64, so that both can be read as one stream of memory; the last of an odd
+// number is alone.
 // Columns past a part's end are zeros.
 #ifndef HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
 #define HOLDFAST_KERNELS_HOST_PACKED_MATRIX_H_
@@ -22,39 +18,29 @@
 
 #include "kernels/backend.h"
 #include "kernels/host/memory.h"
+#include "kernels/host/quant_format.h"
 #include "kernels/host/thread_pool.h"
 #include "kernels/status.h"
 
 namespace holdfast::kernels {
 
 inline constexpr int kPanelColumns = 32;
-inline constexpr int kQuantBlock = 32;
 
-constexpr bool IsQuantised(WeightType type) {
-  return type == WeightType::kQ8_0 || type == WeightType::kQ4_0 ||
-         type == WeightType::kQ4_1;
-}
-
-// One row over one panel of nibbles waits for additions more than for memory,
-// so these are multiplied two at a time. For Q8_0 memory is the limit.
+// One row over one panel of plain nibbles waits for additions more than for
+// memory, so these are multiplied two at a time. For Q8_0 memory is the limit,
+// for the others the widening.
 constexpr bool IsPaired(WeightType type) {
-  return type == WeightType::kQ4_0 || type == WeightType::kQ4_1;
+  return FormatOf(type).nibbles && FormatOf(type).high_bits == 0;
 }
 
-// Bytes of a column's scales and minima in a block, and of its integers.
-constexpr std::size_t QuantHeaderBytes(WeightType type) {
-  return type == WeightType::kQ4_1 ? 4 : 2;
-}
-constexpr std::size_t QuantBlockBytes(WeightType type) {
-  return QuantHeaderBytes(type) + (type == WeightType::kQ8_0 ? 32 : 16);
-}
-
-// Bytes of `k` numbers of one column in a panel; for quantised types k is a
-// multiple of 32.
-constexpr std::size_t ColumnBytes(WeightType type, std::int64_t k) {
-  const auto count = static_cast<std::size_t>(k);
-  if (IsQuantised(type)) return count / kQuantBlock * QuantBlockBytes(type);
-  return count * (type == WeightType::kF32 ? 4 : 2);
+// Bytes of a column of `cols` numbers in a panel.
+constexpr std::size_t ColumnBytes(WeightType type, std::int64_t cols) {
+  const auto count = static_cast<std::size_t>(cols);
+  const QuantFormat format = FormatOf(type);
+  if (format.block == 0) return count * (type == WeightType::kF32 ? 4 : 2);
+  const std::size_t blocks = (count + format.block - 1) / format.block;
+  return blocks * format.header_bytes +
+         count / format.group * QuantGroupBytes(type);
 }
 
 // 32 output columns, or what is left of a part.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "kernels/host/testing.h"
 
 namespace holdfast::kernels {
@@ -44,14 +47,94 @@ TEST(PackMatrixTest, ErrorsNameTensorTypeAndShape) {
   EXPECT_THAT(PackError(*backend, {}), HasSubstr("no tensors"));
 }
 
+TEST(PackMatrixTest, EveryTypeRefusesRowsOfBrokenBlocks) {
+  Random random(4);
+  auto backend = MakeBackend(1);
+  for (const WeightType type : testing::kAllWeightTypes) {
+    const int block = WeightBlock(type);
+    if (block == 1) continue;
+    OwnedTensor w = RandomTensor(random, type, 3, 2 * block);
+    w.tensor.cols -= block / 2;
+    EXPECT_THAT(
+        PackError(*backend, {w.tensor}),
+        ::testing::AllOf(HasSubstr(DescribeTensor(w.tensor)),
+                         HasSubstr("multiple of " + std::to_string(block))));
+  }
+}
+
+TEST(PackMatrixTest, ScalesOfF8) {
+  Random random(5);
+  auto backend = MakeBackend(1);
+  OwnedTensor owned = RandomTensor(random, WeightType::kF8E4M3, 200, 160);
+  const WeightTensor good = owned.tensor;
+  EXPECT_TRUE(backend->PackMatrix({&good, 1}).ok());
+  WeightTensor bad = good;
+  bad.scales.pop_back();
+  EXPECT_THAT(PackError(*backend, {bad}),
+              HasSubstr("(F8_E4M3, 200 x 160): 3 scales, needs 4"));
+  bad = good;
+  bad.scale_cols = 96;
+  EXPECT_THAT(PackError(*backend, {bad}), HasSubstr("scales of 128 x 96"));
+  bad.scale_cols = 0;
+  EXPECT_THAT(PackError(*backend, {bad}), HasSubstr("scales of 128 x 0"));
+  for (const float scale : {kF8ScaleBound, -kF8ScaleBound, NAN, INFINITY}) {
+    bad = good;
+    bad.scales[2] = scale;
+    EXPECT_THAT(PackError(*backend, {bad}), HasSubstr("too large")) << scale;
+  }
+  owned.bytes[777] = std::byte{0xff};
+  EXPECT_THAT(PackError(*backend, {good}), HasSubstr("NaN"));
+  OwnedTensor other = RandomTensor(random, WeightType::kQ6_K, 2, 256);
+  other.tensor.scales = {1.0f};
+  EXPECT_THAT(PackError(*backend, {other.tensor}), HasSubstr("no scales"));
+}
+
+// q, k and v of one layer are often of different types.
+TEST(PackMatrixTest, EveryTypeBesideAnother) {
+  Random random(6);
+  auto backend = MakeBackend(2);
+  constexpr int kCols = 512, kOutputs = 40;
+  std::vector<OwnedTensor> owned;
+  std::vector<WeightTensor> parts;
+  for (const WeightType type : testing::kAllWeightTypes) {
+    owned.push_back(RandomTensor(random, type, kOutputs, kCols));
+    parts.push_back(owned.back().tensor);
+  }
+  auto joined = backend->PackMatrix(parts);
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  const int width = static_cast<int>((*joined)->rows());
+  ASSERT_EQ(width, kOutputs * static_cast<int>(parts.size()));
+  const auto x = random.Floats(20 * kCols);
+  for (const int rows : {1, 3, 20}) {
+    std::vector<float> all(rows * width, NAN), one(rows * kOutputs, NAN);
+    backend->MatMul(**joined, x.data(), rows, nullptr, all.data());
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      auto alone = backend->PackMatrix({&parts[p], 1});
+      ASSERT_TRUE(alone.ok());
+      backend->MatMul(**alone, x.data(), rows, nullptr, one.data());
+      for (int r = 0; r < rows; ++r) {
+        EXPECT_EQ(std::memcmp(&all[r * width + p * kOutputs],
+                              &one[r * kOutputs], kOutputs * sizeof(float)),
+                  0)
+            << WeightTypeName(parts[p].type) << ", row " << r;
+      }
+    }
+  }
+}
+
 TEST(PackMatrixTest, TakesNoMoreThanTheFile) {
   Random random(2);
   auto backend = MakeBackend(1);
   for (const WeightType type : testing::kAllWeightTypes) {
-    const OwnedTensor w = RandomTensor(random, type, 64, 96);
+    const OwnedTensor w =
+        RandomTensor(random, type, 64, testing::WholeBlocks(type, 96));
     auto matrix = backend->PackMatrix({&w.tensor, 1});
     ASSERT_TRUE(matrix.ok());
-    EXPECT_EQ((*matrix)->bytes(), w.bytes.size()) << WeightTypeName(type);
+    // Every row of F8_E4M3 carries its scales.
+    const std::size_t scales =
+        type == WeightType::kF8E4M3 ? 64 * sizeof(float) : 0;
+    EXPECT_EQ((*matrix)->bytes(), w.bytes.size() + scales)
+        << WeightTypeName(type);
   }
 }
 

@@ -77,21 +77,24 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
     const int at2 = at0 + (kPanels - 1) * kPanelColumns;
     const int at3 = at2 + lanes;
     const std::byte* block = panel.data;
-    for (std::int64_t k0 = 0; k0 < cols; k0 += kQuantBlock) {
-      const VF scale0 = LoadScale(block, at0);
-      const VF scale1 = LoadScale(block, at1);
-      const VF scale2 = LoadScale(block, at2);
-      const VF scale3 = LoadScale(block, at3);
-      const VF minimum0 = LoadMinimum<kType>(block, width, at0);
-      const VF minimum1 = LoadMinimum<kType>(block, width, at1);
-      const VF minimum2 = LoadMinimum<kType>(block, width, at2);
-      const VF minimum3 = LoadMinimum<kType>(block, width, at3);
-      for (int pair = 0; pair < kQuantBlock / 2; ++pair) {
+    constexpr QuantFormat kFormat = FormatOf(kType);
+    int group = 0;
+    for (std::int64_t k0 = 0; k0 < cols; k0 += kFormat.group) {
+      const VF scale0 = LoadScale<kType>(block, width, at0, group);
+      const VF scale1 = LoadScale<kType>(block, width, at1, group);
+      const VF scale2 = LoadScale<kType>(block, width, at2, group);
+      const VF scale3 = LoadScale<kType>(block, width, at3, group);
+      const VF minimum0 = LoadMinimum<kType>(block, width, at0, group);
+      const VF minimum1 = LoadMinimum<kType>(block, width, at1, group);
+      const VF minimum2 = LoadMinimum<kType>(block, width, at2, group);
+      const VF minimum3 = LoadMinimum<kType>(block, width, at3, group);
+      const std::byte* values = GroupValues<kType>(block, width, group);
+      for (int pair = 0; pair < kFormat.group / 2; ++pair) {
         VF even0, odd0, even1, odd1, even2, odd2, even3, odd3;
-        LoadPair<kType>(block, width, pair, at0, even0, odd0);
-        LoadPair<kType>(block, width, pair, at1, even1, odd1);
-        LoadPair<kType>(block, width, pair, at2, even2, odd2);
-        LoadPair<kType>(block, width, pair, at3, even3, odd3);
+        LoadPair<kType>(values, width, pair, at0, even0, odd0);
+        LoadPair<kType>(values, width, pair, at1, even1, odd1);
+        LoadPair<kType>(values, width, pair, at2, even2, odd2);
+        LoadPair<kType>(values, width, pair, at3, even3, odd3);
         std::int64_t k = k0 + 2 * pair;
         VF w0 = Dequantise<kType>(even0, scale0, minimum0);
         VF w1 = Dequantise<kType>(even1, scale1, minimum1);
@@ -105,7 +108,10 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
         w3 = Dequantise<kType>(odd3, scale3, minimum3);
         HF_REPEAT_8(HF_ACCUMULATE)
       }
-      block += QuantBlockBytes(kType) * width;
+      if (++group == kFormat.block / kFormat.group) {
+        group = 0;
+        block += QuantBlockBytes(kType) * width;
+      }
     }
   } else {
     static_assert(kPanels == 1);

@@ -22,12 +22,7 @@ void Few(const ProductFew& few) {
 #define HF_TYPE(type)    \
   case WeightType::type: \
     return FewOfType<WeightType::type, kFewRows>(few);
-    HF_TYPE(kF32)
-    HF_TYPE(kF16)
-    HF_TYPE(kBF16)
-    HF_TYPE(kQ8_0)
-    HF_TYPE(kQ4_0)
-    HF_TYPE(kQ4_1)
+    HF_EVERY_WEIGHT_TYPE(HF_TYPE)
 #undef HF_TYPE
   }
 }
@@ -43,18 +38,24 @@ void ColumnOfType(const Panel& panel, int column, std::int64_t cols,
   if constexpr (IsQuantised(kType)) {
     const std::byte* block = panel.data;
     const int at = panel.column + base;
-    for (std::int64_t k0 = 0; k0 < cols; k0 += kQuantBlock) {
-      const VF scale = LoadScale(block, at);
-      const VF minimum = LoadMinimum<kType>(block, panel.width, at);
-      for (int pair = 0; pair < kQuantBlock / 2; ++pair) {
+    constexpr QuantFormat kFormat = FormatOf(kType);
+    int group = 0;
+    for (std::int64_t k0 = 0; k0 < cols; k0 += kFormat.group) {
+      const VF scale = LoadScale<kType>(block, panel.width, at, group);
+      const VF minimum = LoadMinimum<kType>(block, panel.width, at, group);
+      const std::byte* values = GroupValues<kType>(block, panel.width, group);
+      for (int pair = 0; pair < kFormat.group / 2; ++pair) {
         VF even, odd;
-        LoadPair<kType>(block, panel.width, pair, at, even, odd);
+        LoadPair<kType>(values, panel.width, pair, at, even, odd);
         hn::StoreU(Dequantise<kType>(even, scale, minimum), d, vector);
         out[k0 + 2 * pair] = vector[column - base];
         hn::StoreU(Dequantise<kType>(odd, scale, minimum), d, vector);
         out[k0 + 2 * pair + 1] = vector[column - base];
       }
-      block += QuantBlockBytes(kType) * panel.width;
+      if (++group == kFormat.block / kFormat.group) {
+        group = 0;
+        block += QuantBlockBytes(kType) * panel.width;
+      }
     }
   } else {
     for (std::int64_t k = 0; k < cols; ++k) {
@@ -69,12 +70,7 @@ void Column(const Panel& panel, int column, std::int64_t cols, float* out) {
 #define HF_TYPE(type)    \
   case WeightType::type: \
     return ColumnOfType<WeightType::type>(panel, column, cols, out);
-    HF_TYPE(kF32)
-    HF_TYPE(kF16)
-    HF_TYPE(kBF16)
-    HF_TYPE(kQ8_0)
-    HF_TYPE(kQ4_0)
-    HF_TYPE(kQ4_1)
+    HF_EVERY_WEIGHT_TYPE(HF_TYPE)
 #undef HF_TYPE
   }
 }
@@ -85,12 +81,7 @@ void WidenPanel(const Panel& panel, std::int64_t k_start, int k_count,
 #define HF_TYPE(type)    \
   case WeightType::type: \
     return WidenPanelOfType<WeightType::type>(panel, k_start, k_count, out);
-    HF_TYPE(kF32)
-    HF_TYPE(kF16)
-    HF_TYPE(kBF16)
-    HF_TYPE(kQ8_0)
-    HF_TYPE(kQ4_0)
-    HF_TYPE(kQ4_1)
+    HF_EVERY_WEIGHT_TYPE(HF_TYPE)
 #undef HF_TYPE
   }
 }

@@ -68,21 +68,29 @@ void WidenPanelOfType(const Panel& panel, std::int64_t k_start, int k_count,
                     k_count +
                 column % pair_width;
     if constexpr (IsQuantised(kType)) {
-      const std::byte* block =
-          panel.data + ColumnBytes(kType, k_start) * panel.width;
+      constexpr QuantFormat kFormat = FormatOf(kType);
+      static_assert(kWidenedK % kFormat.group == 0);
+      const std::byte* block = panel.data + k_start / kFormat.block *
+                                                QuantBlockBytes(kType) *
+                                                panel.width;
+      int group = static_cast<int>(k_start % kFormat.block) / kFormat.group;
       const int at = panel.column + column;
-      for (int k = 0; k < k_count; k += kQuantBlock) {
-        const VF scale = LoadScale(block, at);
-        const VF minimum = LoadMinimum<kType>(block, panel.width, at);
-        for (int pair = 0; pair < kQuantBlock / 2; ++pair) {
+      for (int k = 0; k < k_count; k += kFormat.group) {
+        const VF scale = LoadScale<kType>(block, panel.width, at, group);
+        const VF minimum = LoadMinimum<kType>(block, panel.width, at, group);
+        const std::byte* values = GroupValues<kType>(block, panel.width, group);
+        for (int pair = 0; pair < kFormat.group / 2; ++pair) {
           VF even, odd;
-          LoadPair<kType>(block, panel.width, pair, at, even, odd);
+          LoadPair<kType>(values, panel.width, pair, at, even, odd);
           hn::StoreU(Dequantise<kType>(even, scale, minimum), d, to);
           hn::StoreU(Dequantise<kType>(odd, scale, minimum), d,
                      to + pair_width);
           to += 2 * pair_width;
         }
-        block += QuantBlockBytes(kType) * panel.width;
+        if (++group == kFormat.block / kFormat.group) {
+          group = 0;
+          block += QuantBlockBytes(kType) * panel.width;
+        }
       }
     } else {
       for (int k = 0; k < k_count; ++k, to += pair_width) {

@@ -30,14 +30,22 @@ class Random {
 
 inline constexpr std::array kAllWeightTypes = {
     WeightType::kF32,  WeightType::kF16,  WeightType::kBF16,
-    WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
+    WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+    WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+    WeightType::kQ5_K, WeightType::kQ6_K, WeightType::kF8E4M3};
+
+// The least multiple of the type's block that is not below `cols`.
+int WholeBlocks(WeightType type, int cols);
 
 // A tensor with its bytes.
 struct OwnedTensor {
   std::vector<std::byte> bytes;
   WeightTensor tensor;
 };
+// Numbers of about 1 at most. F8_E4M3 with scales of 128 x 128 numbers.
 OwnedTensor RandomTensor(Random& random, WeightType type, int rows, int cols);
+// Every bit random, but finite: of scales from subnormal to the largest.
+OwnedTensor ExtremeTensor(Random& random, WeightType type, int rows, int cols);
 OwnedTensor FloatTensor(std::span<const float> values, int rows, int cols);
 
 // A block table over memory that starts as `fill`ed 32-bit patterns.

@@ -20,6 +20,56 @@ double Nibble(const std::byte* bytes, int i) {
   return i < 16 ? byte & 15u : byte >> 4;
 }
 
+double Half(const std::byte* p) { return F16ToFloat(Load16(p)); }
+
+int Byte(const std::byte* p) { return static_cast<int>(*p); }
+
+// Bit `k` of a run of bytes.
+int Bit(const std::byte* p, int k) { return Byte(p + k / 8) >> k % 8 & 1; }
+
+// Sub-block j's 6-bit scale and minimum, of Q4_K and Q5_K.
+struct ScaleMinimum {
+  int scale = 0;
+  int minimum = 0;
+};
+ScaleMinimum SixBits(const std::byte* p, int j) {
+  if (j < 4) return {Byte(p + j) % 64, Byte(p + j + 4) % 64};
+  const int both = Byte(p + j + 4);
+  return {both % 16 + Byte(p + j - 4) / 64 * 16,
+          both / 16 + Byte(p + j) / 64 * 16};
+}
+
+// Number i of a block of 256.
+double ElementOfK(WeightType type, const std::byte* block, int i) {
+  if (type == WeightType::kQ6_K) {
+    const int half = i / 128;
+    const int j = i % 128;
+    const int low = Byte(block + 64 * half + j % 64) >> j / 64 * 4 & 15;
+    const int high = Byte(block + 128 + 32 * half + j % 32) >> j / 32 * 2 & 3;
+    const auto scale = static_cast<std::int8_t>(block[192 + i / 16]);
+    return (low + 16 * high - 32) * scale * Half(block + 208);
+  }
+  const ScaleMinimum six = SixBits(block + 4, i / 32);
+  const std::byte* nibbles = block + (type == WeightType::kQ5_K ? 48 : 16);
+  int q = Byte(nibbles + i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
+  if (type == WeightType::kQ5_K) {
+    q += 16 * (Byte(block + 16 + i % 32) >> i / 32 & 1);
+  }
+  return Half(block) * six.scale * q - Half(block + 2) * six.minimum;
+}
+
+// Sign, 4 bits of exponent, 3 of mantissa; no infinity.
+double E4M3(std::byte byte) {
+  const int bits = static_cast<int>(byte);
+  const int exponent = bits >> 3 & 15;
+  const double mantissa = bits & 7;
+  if ((bits & 127) == 127) return NAN;
+  const double magnitude = exponent == 0
+                               ? std::ldexp(mantissa, -9)
+                               : std::ldexp(8 + mantissa, exponent - 10);
+  return bits < 128 ? magnitude : -magnitude;
+}
+
 double Element(WeightType type, const std::byte* row, std::int64_t col) {
   const int i = static_cast<int>(col % 32);
   switch (type) {
@@ -46,6 +96,22 @@ double Element(WeightType type, const std::byte* row, std::int64_t col) {
       return Nibble(block + 4, i) * F16ToFloat(Load16(block)) +
              F16ToFloat(Load16(block + 2));
     }
+    case WeightType::kQ5_0: {
+      const std::byte* block = row + col / 32 * 22;
+      return (Nibble(block + 6, i) + 16 * Bit(block + 2, i) - 16) * Half(block);
+    }
+    case WeightType::kQ5_1: {
+      const std::byte* block = row + col / 32 * 24;
+      return (Nibble(block + 8, i) + 16 * Bit(block + 4, i)) * Half(block) +
+             Half(block + 2);
+    }
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K:
+    case WeightType::kQ6_K:
+      return ElementOfK(type, row + col / 256 * WeightRowBytes(type, 256),
+                        static_cast<int>(col % 256));
+    case WeightType::kF8E4M3:
+      return E4M3(row[col]);
   }
   return 0;
 }
@@ -63,7 +129,14 @@ Numbers Widen(const WeightTensor& tensor) {
   for (std::int64_t n = 0; n < tensor.rows; ++n) {
     const std::int64_t row = tensor.row_order.empty() ? n : tensor.row_order[n];
     for (std::int64_t k = 0; k < tensor.cols; ++k) {
-      numbers.push_back(Element(tensor.type, tensor.data + row * row_bytes, k));
+      double value = Element(tensor.type, tensor.data + row * row_bytes, k);
+      if (tensor.type == WeightType::kF8E4M3) {
+        const std::int64_t across =
+            (tensor.cols + tensor.scale_cols - 1) / tensor.scale_cols;
+        value *= tensor.scales[row / tensor.scale_rows * across +
+                               k / tensor.scale_cols];
+      }
+      numbers.push_back(value);
     }
   }
   return numbers;
