@@ -41,6 +41,12 @@ constexpr Case kCases[] = {
     {"tiny-llama", WeightType::kQ8_0, StateType::kBF16, "97e40341bb6ed206"},
     {"tiny-llama", WeightType::kQ4_0, StateType::kBF16, "d51818cf8d6f0175"},
     {"tiny-llama", WeightType::kQ4_1, StateType::kBF16, "7c6da23bb746d679"},
+    {"tiny-llama", WeightType::kQ5_0, StateType::kBF16, "9284f1a6e1deb31b"},
+    {"tiny-llama", WeightType::kQ5_1, StateType::kBF16, "842d7df45436f91d"},
+    {"tiny-llama", WeightType::kQ4_K, StateType::kBF16, "50f3e0f97adf57b6"},
+    {"tiny-llama", WeightType::kQ5_K, StateType::kBF16, "9d43efb81da6d775"},
+    {"tiny-llama", WeightType::kQ6_K, StateType::kBF16, "e73414afd0c81d53"},
+    {"tiny-llama", WeightType::kF8E4M3, StateType::kBF16, "6bb27191b084dd28"},
     {"tiny-llama", WeightType::kF32, StateType::kF32, "ca66613becca95f8"},
     {"tiny-llama3", WeightType::kF32, StateType::kBF16, "51eb747c3d72bdcc"},
     {"tiny-qwen2", WeightType::kF32, StateType::kBF16, "555521d792279d7c"},
@@ -69,8 +75,11 @@ class Digest {
 std::string DigestOf(const TinyModelOptions& tiny, StateType state_type,
                      int threads) {
   testing::TempFolder folder;
-  const std::string path = folder.File("model.gguf");
-  EXPECT_TRUE(testing::WriteTinyGguf(tiny, path).ok());
+  const std::string path = folder.File("model");
+  const auto written = tiny.type == WeightType::kF8E4M3
+                           ? testing::WriteTinyFolder(tiny, path)
+                           : testing::WriteTinyGguf(tiny, path);
+  EXPECT_TRUE(written.ok()) << written.message();
   auto backend = kernels::MakeHostBackend({.threads = threads});
   EXPECT_TRUE(backend.ok()) << backend.status().message();
   EXPECT_EQ((*backend)->info().arithmetic_revision, kRevision);
@@ -100,7 +109,7 @@ std::string DigestOf(const TinyModelOptions& tiny, StateType state_type,
 TEST(DigestTest, EveryBuildGivesTheCommittedBits) {
   for (const Case& c : kCases) {
     TinyModelOptions tiny = *testing::TinyVariant(c.variant);
-    tiny.type = c.type;
+    testing::SetType(c.type, &tiny);
     EXPECT_EQ(DigestOf(tiny, c.state_type, 1), c.digest)
         << c.variant << ", " << kernels::WeightTypeName(c.type);
   }
@@ -110,9 +119,13 @@ TEST(DigestTest, EveryBuildGivesTheCommittedBits) {
 TEST(DigestTest, StorageOfWeightsChangesNothing) {
   for (WeightType type :
        {WeightType::kF16, WeightType::kBF16, WeightType::kQ8_0,
-        WeightType::kQ4_0, WeightType::kQ4_1}) {
-    TinyModelOptions stored = {.type = type};
-    TinyModelOptions widened = {.type = type, .widened = true};
+        WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ5_0,
+        WeightType::kQ5_1, WeightType::kQ4_K, WeightType::kQ5_K,
+        WeightType::kQ6_K, WeightType::kF8E4M3}) {
+    TinyModelOptions stored;
+    testing::SetType(type, &stored);
+    TinyModelOptions widened = stored;
+    widened.widened = true;
     EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
               DigestOf(widened, StateType::kBF16, 2))
         << kernels::WeightTypeName(type);

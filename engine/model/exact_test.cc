@@ -84,7 +84,7 @@ class ExactTest : public ::testing::TestWithParam<Case> {
   Loaded Load(int threads, int max_rows = kMaxRows) {
     const std::string path = folder_.File("model.gguf");
     TinyModelOptions options = *testing::TinyVariant(GetParam().variant);
-    options.type = GetParam().type;
+    testing::SetType(GetParam().type, &options);
     EXPECT_TRUE(testing::WriteTinyGguf(options, path).ok());
     auto backend = kernels::MakeHostBackend({.threads = threads});
     EXPECT_TRUE(backend.ok()) << backend.status().message();
@@ -229,6 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"llama_f32", "tiny-llama", WeightType::kF32, StateType::kBF16},
         Case{"llama_q4_1", "tiny-llama", WeightType::kQ4_1, StateType::kBF16},
+        Case{"llama_q4_k", "tiny-llama", WeightType::kQ4_K, StateType::kBF16},
         Case{"qwen3_f32_state", "tiny-qwen3", WeightType::kBF16,
              StateType::kF32}),
     [](const auto& info) { return info.param.name; });

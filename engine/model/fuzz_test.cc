@@ -1,11 +1,13 @@
 // Broken model files give a clean error, or load and run: every byte of every
 // header changed, and every file cut short.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,12 @@
 namespace holdfast::model {
 namespace {
 
+using kernels::WeightType;
+
 constexpr std::size_t kMaxHeader = 16 * 1024;
 constexpr int kCuts = 50;
+constexpr int kScribbles = 200;
+constexpr std::size_t kTensorBytes = 150;  // of a header: a tensor or two
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -63,9 +69,10 @@ class FuzzTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
-  // Changes bytes [0, size) of a file one after the other, then restores it.
+  // Changes bytes [first, size) of a file one after the other, then restores
+  // it.
   void FlipBytes(const std::string& file, std::size_t size,
-                 const std::string& model) {
+                 const std::string& model, std::size_t first = 0) {
     ASSERT_LE(size, kMaxHeader);
     const std::string good = ReadFile(file);
     ASSERT_GE(good.size(), size);
@@ -75,7 +82,7 @@ class FuzzTest : public ::testing::Test {
       out.put(value);
       out.flush();
     };
-    for (std::size_t at = 0; at < size; ++at) {
+    for (std::size_t at = first; at < size; ++at) {
       const char byte = good[at];
       for (const char value : {static_cast<char>(byte ^ 0x01),
                                static_cast<char>(byte ^ 0x80), '\0', '\xff'}) {
@@ -85,6 +92,22 @@ class FuzzTest : public ::testing::Test {
       }
       put(at, byte);
     }
+  }
+
+  // Replaces runs among a file's last `size` bytes by random ones.
+  void Scribble(const std::string& file, std::size_t size,
+                const std::string& model, const std::string& good) {
+    std::mt19937 random(3);
+    for (int i = 0; i < kScribbles; ++i) {
+      std::string bytes = good;
+      std::size_t at = bytes.size() - size + random() % size;
+      for (int run = 0; run < 300 && at < bytes.size(); ++run, ++at) {
+        bytes[at] = static_cast<char>(random());
+      }
+      ASSERT_TRUE(testing::WriteFile(file, bytes).ok());
+      TryLoad(model);
+    }
+    ASSERT_TRUE(testing::WriteFile(file, good).ok());
   }
 
   void CutShort(const std::string& file, const std::string& model) {
@@ -118,6 +141,60 @@ TEST_F(FuzzTest, Gguf) {
   FlipBytes(path, header, path);
   EXPECT_GT(errors_, 5000);
   EXPECT_GT(loads_, 5000);
+}
+
+// Tensors' names, shapes and types, then their blocks.
+TEST_F(FuzzTest, GgufOfBlocks) {
+  for (const WeightType type :
+       {WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+        WeightType::kQ5_K, WeightType::kQ6_K}) {
+    SCOPED_TRACE(kernels::WeightTypeName(type));
+    errors_ = loads_ = 0;
+    testing::TinyModelOptions tiny = tiny_;
+    tiny.type = type;
+    if (kernels::WeightBlock(type) == 256) {
+      tiny.hidden = tiny.ffn = 256;
+      tiny.head_dim = 128;
+    }
+    const std::string path = folder_.File("model.gguf");
+    std::size_t header = 0;
+    const std::string good = testing::TinyGguf(tiny, &header);
+    ASSERT_TRUE(testing::WriteFile(path, good).ok());
+    TryLoad(path);
+    ASSERT_EQ(loads_, 1) << "the unbroken file must load";
+    const std::size_t tensors = good.find("blk.0.attn_q.weight");
+    ASSERT_LT(tensors, header);
+    FlipBytes(path, std::min(header, tensors + kTensorBytes), path, tensors);
+    EXPECT_GT(errors_, 50);
+    errors_ = loads_ = 0;
+    Scribble(path, good.size() - header, path, good);
+    EXPECT_GT(errors_, 0);
+    EXPECT_GT(loads_, 0);
+  }
+}
+
+TEST_F(FuzzTest, FolderOfF8) {
+  tiny_.type = WeightType::kF8E4M3;
+  const std::string path = folder_.File("model");
+  ASSERT_TRUE(testing::WriteTinyFolder(tiny_, path).ok());
+  TryLoad(path);
+  ASSERT_EQ(loads_, 1) << "the unbroken folder must load";
+  const std::string weights = path + "/model.safetensors";
+  CutShort(weights, path);
+  const std::string good = ReadFile(weights);
+  std::uint64_t header = 0;
+  std::memcpy(&header, good.data(), sizeof header);
+  const std::size_t scales = good.find("k_proj.weight_scale_inv");
+  ASSERT_LT(scales, header);
+  FlipBytes(weights, scales + kTensorBytes, path, scales);
+  EXPECT_GT(errors_, 100);
+  const std::string config = ReadFile(path + "/config.json");
+  const std::size_t quantization = config.find("quantization_config");
+  ASSERT_LT(quantization, config.size());
+  FlipBytes(path + "/config.json", quantization + kTensorBytes, path,
+            quantization);
+  Scribble(weights, good.size() - header - sizeof header, path, good);
+  EXPECT_GT(loads_, 50);
 }
 
 TEST_F(FuzzTest, Folder) {

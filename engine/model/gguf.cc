@@ -60,11 +60,11 @@ struct TensorType {
 constexpr TensorType kTensorTypes[] = {
     {0, "F32", WeightType::kF32},    {1, "F16", WeightType::kF16},
     {2, "Q4_0", WeightType::kQ4_0},  {3, "Q4_1", WeightType::kQ4_1},
-    {6, "Q5_0", std::nullopt},       {7, "Q5_1", std::nullopt},
+    {6, "Q5_0", WeightType::kQ5_0},  {7, "Q5_1", WeightType::kQ5_1},
     {8, "Q8_0", WeightType::kQ8_0},  {9, "Q8_1", std::nullopt},
     {10, "Q2_K", std::nullopt},      {11, "Q3_K", std::nullopt},
-    {12, "Q4_K", std::nullopt},      {13, "Q5_K", std::nullopt},
-    {14, "Q6_K", std::nullopt},      {15, "Q8_K", std::nullopt},
+    {12, "Q4_K", WeightType::kQ4_K}, {13, "Q5_K", WeightType::kQ5_K},
+    {14, "Q6_K", WeightType::kQ6_K}, {15, "Q8_K", std::nullopt},
     {20, "IQ4_NL", std::nullopt},    {23, "IQ4_XS", std::nullopt},
     {30, "BF16", WeightType::kBF16}, {39, "MXFP4", std::nullopt},
 };
@@ -282,7 +282,8 @@ class GgufParser {
           file_.path(), ": tensor ", tensor->name, " has type ",
           known == std::end(kTensorTypes) ? std::to_string(number)
                                           : std::string(known->name),
-          ", which is not supported (F32, F16, BF16, Q8_0, Q4_0, Q4_1)"));
+          ", which is not supported (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, "
+          "Q5_1, Q4_K, Q5_K, Q6_K)"));
     }
     tensor->type = *known->type;
     const auto bytes = TensorBytes(tensor->type, tensor->shape);

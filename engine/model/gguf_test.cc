@@ -73,11 +73,16 @@ TEST_F(GgufTest, ReadsValuesByType) {
 
 TEST_F(GgufTest, ReadsTensorsOfEveryType) {
   GgufWriter writer;
-  const WeightType types[] = {WeightType::kF32,  WeightType::kF16,
-                              WeightType::kBF16, WeightType::kQ8_0,
-                              WeightType::kQ4_0, WeightType::kQ4_1};
+  const WeightType types[] = {
+      WeightType::kF32,  WeightType::kF16,  WeightType::kBF16,
+      WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+      WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+      WeightType::kQ5_K, WeightType::kQ6_K};
+  const std::int64_t shape[] = {3, 256};
+  const std::vector<float> values(3 * 256, 1.5f);
   for (WeightType type : types) {
-    AddTensor(kernels::WeightTypeName(type), 3, &writer, type);
+    writer.AddTensor(kernels::WeightTypeName(type), type, shape,
+                     testing::Store(type, values));
   }
   const auto file = Open(writer.Finish());
   ASSERT_TRUE(file.ok()) << file.status().message();
@@ -85,9 +90,9 @@ TEST_F(GgufTest, ReadsTensorsOfEveryType) {
   for (std::size_t i = 0; i < std::size(types); ++i) {
     const FileTensor& tensor = file->tensors()[i];
     EXPECT_EQ(tensor.type, types[i]);
-    EXPECT_THAT(tensor.shape, ElementsAre(3, 32));
-    const std::string expected =
-        testing::Store(types[i], std::vector<float>(96, 1.5f));
+    EXPECT_EQ(tensor.name, kernels::WeightTypeName(types[i]));
+    EXPECT_THAT(tensor.shape, ElementsAre(3, 256));
+    const std::string expected = testing::Store(types[i], values);
     ASSERT_EQ(tensor.bytes, expected.size());
     EXPECT_EQ(std::memcmp(tensor.data, expected.data(), expected.size()), 0);
   }
@@ -131,7 +136,9 @@ TEST_F(GgufTest, ChecksVersionTypeAndPlaceOfTensors) {
   EXPECT_THAT(ErrorOf(big_endian), HasSubstr("big-endian"));
 
   // The header ends with the last tensor's type (u32) and offset (u64).
-  EXPECT_THAT(with(header - 12, 14), HasSubstr("second has type Q6_K"));
+  EXPECT_THAT(with(header - 12, 10), HasSubstr("second has type Q2_K"));
+  EXPECT_THAT(with(header - 12, 14),
+              HasSubstr("second: shape [2, 32] does not fit type Q6_K"));
   EXPECT_THAT(with(header - 12, 99), HasSubstr("second has type 99"));
   EXPECT_THAT(with(header - 8, 1), HasSubstr("second starts at offset 257"));
   EXPECT_THAT(with(header - 7, 0), HasSubstr("first and second overlap"));

@@ -37,6 +37,7 @@ constexpr std::string_view kKnownKeys[] = {
     "output_attentions",
     "output_hidden_states",
     "partial_rotary_factor",
+    "quantization_config",
     "rms_norm_eps",
     "rope_parameters",
     "rope_scaling",
@@ -82,6 +83,7 @@ class Reader {
     HF_RETURN_IF_ERROR(ReadArchitecture());
     HF_RETURN_IF_ERROR(RefuseUnknown());
     HF_RETURN_IF_ERROR(RefuseVariants());
+    HF_RETURN_IF_ERROR(CheckQuantization());
     HF_RETURN_IF_ERROR(ReadSizes());
     HF_RETURN_IF_ERROR(ReadFlags());
     HF_RETURN_IF_ERROR(ReadRope());
@@ -158,6 +160,41 @@ class Reader {
       return Refused("partial_rotary_factor");
     }
     return kernels::OkStatus();
+  }
+
+  // Weights in F8_E4M3 with scales of 128 x 128 numbers, or one; which tensors
+  // are, their types say. Activations stay floats: "dynamic" rounds them, row
+  // by row, for nothing but the speed of other hardware.
+  Status CheckQuantization() const {
+    const auto config = Get("quantization_config");
+    if (!config || IsOff(*config)) return kernels::OkStatus();
+    const auto refused = [&](std::string_view key) {
+      return Refused(Message("quantization_config.", key));
+    };
+    const auto method = config->FindSet("quant_method");
+    if (!method || !method->is_string() || method->string() != "fp8") {
+      return refused("quant_method");
+    }
+    for (auto [key, value] : config->members()) {
+      if (IsOff(value) || key == "quant_method" || key == "scale_fmt" ||
+          key == "modules_to_not_convert" || key == "ignored_layers") {
+        continue;
+      }
+      const bool known =
+          (key == "fmt" && value.is_string() && value.string() == "e4m3") ||
+          (key == "activation_scheme" && value.is_string() &&
+           value.string() == "dynamic") ||
+          (key == "weight_block_size" && IsBlockOf128(value));
+      if (!known) return refused(key);
+    }
+    return kernels::OkStatus();
+  }
+
+  static bool IsBlockOf128(JsonValue sizes) {
+    for (JsonValue size : sizes.elements()) {
+      if (size.integer() != 128) return false;
+    }
+    return sizes.is_array() && sizes.size() == 2;
   }
 
   StatusOr<int> Size(std::string_view key, std::optional<int> otherwise) const {

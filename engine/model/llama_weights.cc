@@ -2,12 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "engine/model/message.h"
-#include "kernels/float16.h"
 
 namespace holdfast::model {
 namespace {
@@ -17,7 +15,6 @@ using kernels::Matrix;
 using kernels::Status;
 using kernels::StatusOr;
 using kernels::WeightTensor;
-using kernels::WeightType;
 
 // Packed row n (pairs in halves: h, half, j) is row (h, j, half) of a file
 // whose rotary pairs lie side by side.
@@ -30,36 +27,6 @@ std::vector<std::int32_t> PairedRowOrder(int heads, int head_dim) {
     order[n] = head * head_dim + 2 * (within % half) + within / half;
   }
   return order;
-}
-
-// Appends a vector's numbers, widened, in the tensor's row order.
-Status Widen(const std::string& file, const WeightTensor& tensor,
-             std::vector<float>* out) {
-  for (std::int64_t i = 0; i < tensor.cols; ++i) {
-    const std::int64_t from =
-        tensor.row_order.empty() ? i : tensor.row_order[i];
-    std::uint16_t half = 0;
-    float value = 0;
-    switch (tensor.type) {
-      case WeightType::kF32:
-        std::memcpy(&value, tensor.data + 4 * from, sizeof value);
-        break;
-      case WeightType::kF16:
-        std::memcpy(&half, tensor.data + 2 * from, sizeof half);
-        value = kernels::F16ToFloat(half);
-        break;
-      case WeightType::kBF16:
-        std::memcpy(&half, tensor.data + 2 * from, sizeof half);
-        value = kernels::Bf16ToFloat(half);
-        break;
-      default:
-        return kernels::Unimplemented(
-            Message(file, ": tensor ", tensor.name, " is a vector of type ",
-                    kernels::WeightTypeName(tensor.type)));
-    }
-    out->push_back(value);
-  }
-  return kernels::OkStatus();
 }
 
 class Loader {
@@ -136,7 +103,7 @@ class Loader {
         const WeightTensor divisors,
         tensors_.TakeVector(names_.divisors, config_.head_dim / 2));
     HF_RETURN_IF_ERROR(
-        Widen(tensors_.source(), divisors, &weights_.rope_divisors));
+        AppendFloats(tensors_.source(), divisors, &weights_.rope_divisors));
     for (float divisor : weights_.rope_divisors) {
       if (!(divisor > 0)) {
         return kernels::InvalidArgument(
@@ -194,7 +161,7 @@ class Loader {
                           tensors_.TakeVector(LayerName(part.name, ".bias"),
                                               part.heads * config_.head_dim));
       tensor.row_order = part.order;
-      HF_RETURN_IF_ERROR(Widen(tensors_.source(), tensor, &bias));
+      HF_RETURN_IF_ERROR(AppendFloats(tensors_.source(), tensor, &bias));
     }
     WeightTensor joined;
     joined.name = LayerName(names_.q, ".bias");

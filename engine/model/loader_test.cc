@@ -3,12 +3,16 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "engine/model/gguf.h"
+#include "engine/model/safetensors.h"
+#include "engine/model/tensors.h"
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/test_sequence.h"
 #include "engine/model/testing/tiny_model.h"
@@ -162,17 +166,22 @@ TEST_F(LoaderTest, SixteenBitFoldersComputeWhatGgufDoes) {
 
 TEST_F(LoaderTest, QuantisedWeightsComeCloseToTheirSource) {
   const auto backend = OneThread();
-  const auto exact = Logits(*MustLoad(Gguf({}), *backend).model);
   const struct {
     WeightType type;
     double most;  // of the mean square difference over that of the logits
-  } cases[] = {{WeightType::kQ8_0, 0.01},
-               {WeightType::kQ4_0, 0.3},
-               {WeightType::kQ4_1, 0.3}};
+  } cases[] = {{WeightType::kQ8_0, 0.01}, {WeightType::kQ4_0, 0.3},
+               {WeightType::kQ4_1, 0.3},  {WeightType::kQ5_0, 0.08},
+               {WeightType::kQ5_1, 0.08}, {WeightType::kQ4_K, 0.3},
+               {WeightType::kQ5_K, 0.08}, {WeightType::kQ6_K, 0.03},
+               {WeightType::kF8E4M3, 0.1}};
   for (const auto& c : cases) {
     TinyModelOptions options;
-    options.type = c.type;
-    const auto logits = Logits(*MustLoad(Gguf(options), *backend).model);
+    testing::SetType(c.type, &options);
+    const std::string path =
+        c.type == WeightType::kF8E4M3 ? Folder(options) : Gguf(options);
+    const auto logits = Logits(*MustLoad(path, *backend).model);
+    options.type = WeightType::kF32;
+    const auto exact = Logits(*MustLoad(Gguf(options), *backend).model);
     double error = 0, sum = 0;
     for (std::size_t i = 0; i < exact.size(); ++i) {
       error += (logits[i] - exact[i]) * (logits[i] - exact[i]);
@@ -295,6 +304,143 @@ TEST_F(BrokenGgufTest, RefusesNumbersThatAreNotFinite) {
               message("blk.0.ffn_up.weight"));
   // Quanta may be any bits.
   EXPECT_EQ(ErrorWithNumber(options, "blk.0.ffn_up.weight", 24, f16_inf), "");
+  const struct {
+    WeightType type;
+    std::vector<std::size_t> halves;  // of the second block
+    std::size_t quantum;
+  } cases[] = {{WeightType::kQ5_0, {22}, 24},
+               {WeightType::kQ5_1, {24, 26}, 28},
+               {WeightType::kQ4_K, {144, 146}, 148},
+               {WeightType::kQ5_K, {176, 178}, 180},
+               {WeightType::kQ6_K, {210 + 208}, 210}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(kernels::WeightTypeName(c.type));
+    options = {};
+    testing::SetType(c.type, &options);
+    for (const std::size_t half : c.halves) {
+      EXPECT_THAT(
+          ErrorWithNumber(options, "blk.0.ffn_up.weight", half, f16_inf),
+          message("blk.0.ffn_up.weight"));
+    }
+    EXPECT_EQ(
+        ErrorWithNumber(options, "blk.0.ffn_up.weight", c.quantum, f16_inf),
+        "");
+  }
+}
+
+class F8FolderTest : public LoaderTest {
+ protected:
+  // Loads a folder after each occurrence of `from` in a file became `to`, which
+  // is as long.
+  std::string ErrorAfter(const char* name, const std::string& from,
+                         const std::string& to) {
+    std::filesystem::remove_all(folder_.File("model"));
+    TinyModelOptions options;
+    testing::SetType(WeightType::kF8E4M3, &options);
+    const std::string path = Folder(options);
+    std::ifstream in(path + "/" + name, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_NE(bytes.find(from), std::string::npos) << from;
+    EXPECT_EQ(from.size(), to.size());
+    for (std::size_t at = 0; (at = bytes.find(from, at)) != std::string::npos;
+         at += to.size()) {
+      bytes.replace(at, from.size(), to);
+    }
+    EXPECT_TRUE(testing::WriteFile(path + "/" + name, bytes).ok());
+    const auto backend = OneThread();
+    const auto loaded = LoadModel(path, *backend, Small());
+    return loaded.ok() ? "" : loaded.status().message();
+  }
+  // After the first number of a tensor became these bytes.
+  std::string ErrorWithNumber(const std::string& tensor,
+                              const std::string& number) {
+    std::filesystem::remove_all(folder_.File("model"));
+    TinyModelOptions options;
+    testing::SetType(WeightType::kF8E4M3, &options);
+    const std::string path = Folder(options);
+    std::size_t behind = 0;
+    {
+      const auto file = SafetensorsFile::Open(path + "/model.safetensors");
+      EXPECT_TRUE(file.ok()) << file.status().message();
+      const FileTensor& last = file->tensors().back();
+      for (const FileTensor& t : file->tensors()) {
+        if (t.name != tensor) continue;
+        behind = static_cast<std::size_t>(last.data + last.bytes - t.data);
+      }
+    }
+    EXPECT_GT(behind, 0u);
+    std::fstream file(path + "/model.safetensors",
+                      std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-static_cast<std::streamoff>(behind), std::ios::end);
+    file << number << std::flush;
+    const auto backend = OneThread();
+    const auto loaded = LoadModel(path, *backend, Small());
+    return loaded.ok() ? "" : loaded.status().message();
+  }
+};
+
+TEST_F(F8FolderTest, NamesWhatItCannotUse) {
+  const char* weights = "model.safetensors";
+  EXPECT_EQ(ErrorAfter(weights, "pt", "np"), "");
+  EXPECT_EQ(ErrorAfter(weights, "_proj.weight_scale_inv\"",
+                       "_proj.weight_scale\"    "),
+            "");
+  EXPECT_THAT(
+      ErrorAfter(weights, "k_proj.weight_scale_inv", "k_proj.weight_skale_inv"),
+      HasSubstr("k_proj.weight (F8_E4M3) has no scales"));
+  EXPECT_THAT(ErrorAfter(weights, "\"dtype\": \"BF16\"", "\"dtype\": \"E8M0\""),
+              HasSubstr("type E8M0"));
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  EXPECT_THAT(ErrorWithNumber(name, "\xff"),
+              HasSubstr("tensor " + name + " holds NaN"));
+  EXPECT_THAT(
+      ErrorWithNumber(name + "_scale_inv", std::string("\0\0\xc0\x7f", 4)),
+      HasSubstr("tensor " + name + "_scale_inv holds NaN"));
+  EXPECT_THAT(
+      ErrorWithNumber(name + "_scale_inv", std::string("\0\0\0\x7b", 4)),
+      HasSubstr("too large"));
+  EXPECT_THAT(ErrorAfter("config.json", "dynamic\"", "static\" "),
+              HasSubstr("quantization_config.activation_scheme"));
+  EXPECT_THAT(ErrorAfter("config.json", "e4m3", "e5m2"),
+              HasSubstr("quantization_config.fmt"));
+  EXPECT_THAT(ErrorAfter("config.json", "[128, 128]", "[128, 256]"),
+              HasSubstr("quantization_config.weight_block_size"));
+  EXPECT_THAT(ErrorAfter("config.json", "\"fp8\"", "\"awq\""),
+              HasSubstr("quantization_config.quant_method"));
+}
+
+// A scale of the whole tensor, as a number without dimensions.
+TEST_F(F8FolderTest, OneScaleForATensor) {
+  const std::string numbers("\x38\x40\xb8\x01", 4);  // 1, 2, -1, 2^-9
+  std::string data;
+  for (int i = 0; i < 2 * 32; ++i) data += numbers[i % 4];
+  data += std::string("\0\0\0\x3f", 4);
+  const std::string header =
+      R"({"w": {"dtype": "F8_E4M3", "shape": [2, 32], "data_offsets": [0, 64]},)"
+      R"("w_scale": {"dtype": "F32", "shape": [], "data_offsets": [64, 68]}})";
+  const std::uint64_t size = header.size();
+  const std::string path = folder_.File("one.safetensors");
+  ASSERT_TRUE(testing::WriteFile(
+                  path, std::string(reinterpret_cast<const char*>(&size), 8) +
+                            header + data)
+                  .ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  TensorMap tensors(path);
+  ASSERT_TRUE(tensors.Add(file->tensors()).ok());
+  const auto weight = tensors.TakeMatrix("w", 2, 32);
+  ASSERT_TRUE(weight.ok()) << weight.status().message();
+  EXPECT_EQ(tensors.FirstUnused(), std::nullopt);
+  const auto backend = OneThread();
+  auto matrix = backend->PackMatrix({&*weight, 1});
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  const std::int32_t ids[] = {1};
+  float row[32];
+  backend->EmbedRows(**matrix, ids, row);
+  EXPECT_EQ(row[0], 0.5f);
+  EXPECT_EQ(row[1], 1.0f);
+  EXPECT_EQ(row[2], -0.5f);
+  EXPECT_EQ(row[31], 0x1p-10f);
 }
 
 TEST_F(LoaderTest, RefusesAContextPastTheModels) {

@@ -27,6 +27,7 @@ std::optional<WeightType> TypeOf(std::string_view dtype) {
   if (dtype == "F32") return WeightType::kF32;
   if (dtype == "F16") return WeightType::kF16;
   if (dtype == "BF16") return WeightType::kBF16;
+  if (dtype == "F8_E4M3") return WeightType::kF8E4M3;
   return std::nullopt;
 }
 
@@ -55,12 +56,14 @@ kernels::StatusOr<Entry> ParseEntry(const std::string& path,
   if (!type) {
     return kernels::Unimplemented(
         Message(path, ": tensor ", name, " has type ", dtype->string(),
-                ", which is not supported (F32, F16, BF16)"));
+                ", which is not supported (F32, F16, BF16, F8_E4M3)"));
   }
   entry.tensor.type = *type;
   for (JsonValue size : shape->elements()) {
     entry.tensor.shape.push_back(size.integer().value_or(0));
   }
+  // A single number may have no dimensions.
+  if (entry.tensor.shape.empty()) entry.tensor.shape.push_back(1);
   const auto bytes = TensorBytes(*type, entry.tensor.shape);
   if (!bytes) return broken("shape ", ShapeText(entry.tensor.shape));
   entry.tensor.bytes = *bytes;

@@ -17,7 +17,8 @@ namespace holdfast::model {
 class SafetensorsFile {
  public:
   // The tensors' bytes must fill the data section without a gap, as the format
-  // demands. Types other than F32, F16 and BF16 are an error.
+  // demands. Types other than F32, F16, BF16 and
+  // F8_E4M3 are an error.
   static kernels::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "engine/model/message.h"
+#include "kernels/float16.h"
 
 namespace holdfast::model {
 namespace {
@@ -41,11 +43,36 @@ bool AnyNonFinite32(const std::byte* data, std::size_t count) {
   return found;
 }
 
+bool AnyNanF8(const std::byte* data, std::size_t count) {
+  constexpr std::byte kNan{0x7f};
+  bool found = false;
+  for (std::size_t i = 0; i < count; ++i) found |= (data[i] & kNan) == kNan;
+  return found;
+}
+
+// Where a block of quanta has its half scale and, right behind, a half minimum.
+struct Halves {
+  std::size_t at = 0;
+  int count = 1;
+};
+
+Halves HalvesOf(WeightType type) {
+  switch (type) {
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K:
+      return {0, 2};
+    case WeightType::kQ6_K:
+      return {208, 1};
+    default:
+      return {};
+  }
+}
+
 bool AnyNonFinite(WeightType type, const std::byte* data, std::size_t bytes) {
   constexpr std::uint16_t kHalf = 0x7c00;
   constexpr std::uint16_t kBrain = 0x7f80;
-  // Blocks of 32: a half scale (Q4_1: and a half minimum), then the quanta.
-  constexpr std::size_t kQ8Block = 34, kQ40Block = 18, kQ41Block = 20;
   switch (type) {
     case WeightType::kF32:
       return AnyNonFinite32(data, bytes / 4);
@@ -53,15 +80,20 @@ bool AnyNonFinite(WeightType type, const std::byte* data, std::size_t bytes) {
       return AnyNonFinite16(data, bytes / 2, 2, kHalf);
     case WeightType::kBF16:
       return AnyNonFinite16(data, bytes / 2, 2, kBrain);
-    case WeightType::kQ8_0:
-      return AnyNonFinite16(data, bytes / kQ8Block, kQ8Block, kHalf);
-    case WeightType::kQ4_0:
-      return AnyNonFinite16(data, bytes / kQ40Block, kQ40Block, kHalf);
-    case WeightType::kQ4_1:
-      return AnyNonFinite16(data, bytes / kQ41Block, kQ41Block, kHalf) ||
-             AnyNonFinite16(data + 2, bytes / kQ41Block, kQ41Block, kHalf);
+    case WeightType::kF8E4M3:
+      return AnyNanF8(data, bytes);
+    default:
+      break;
   }
-  return true;
+  const std::size_t block =
+      kernels::WeightRowBytes(type, kernels::WeightBlock(type));
+  const Halves halves = HalvesOf(type);
+  for (int i = 0; i < halves.count; ++i) {
+    if (AnyNonFinite16(data + halves.at + 2 * i, bytes / block, block, kHalf)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -98,6 +130,32 @@ kernels::Status CheckFinite(const std::string& file, const FileTensor& tensor) {
   }
   return kernels::InvalidArgument(
       Message(file, ": tensor ", tensor.name, " holds NaN or infinity"));
+}
+
+kernels::Status AppendFloats(const std::string& file,
+                             const kernels::WeightTensor& tensor,
+                             std::vector<float>* out) {
+  const std::size_t size = kernels::WeightRowBytes(tensor.type, 1);
+  if (size == 0) {
+    return kernels::Unimplemented(
+        Message(file, ": tensor ", tensor.name, " is a vector of type ",
+                kernels::WeightTypeName(tensor.type)));
+  }
+  for (std::int64_t i = 0; i < tensor.rows * tensor.cols; ++i) {
+    const std::byte* from =
+        tensor.data +
+        size * (tensor.row_order.empty() ? i : tensor.row_order[i]);
+    if (tensor.type == WeightType::kF32) {
+      float value;
+      std::memcpy(&value, from, sizeof value);
+      out->push_back(value);
+    } else {
+      out->push_back(tensor.type == WeightType::kF16
+                         ? kernels::F16ToFloat(LoadU16(from))
+                         : kernels::Bf16ToFloat(LoadU16(from)));
+    }
+  }
+  return kernels::OkStatus();
 }
 
 kernels::Status TensorMap::Add(std::span<const FileTensor> tensors) {
@@ -137,7 +195,41 @@ kernels::StatusOr<kernels::WeightTensor> TensorMap::Take(
 
 kernels::StatusOr<kernels::WeightTensor> TensorMap::TakeMatrix(
     const std::string& name, std::int64_t rows, std::int64_t cols) {
-  return Take(name, std::array{rows, cols});
+  HF_ASSIGN_OR_RETURN(kernels::WeightTensor weight,
+                      Take(name, std::array{rows, cols}));
+  if (weight.type == WeightType::kF8E4M3) {
+    HF_RETURN_IF_ERROR(TakeScales(&weight));
+  }
+  return weight;
+}
+
+kernels::Status TensorMap::TakeScales(kernels::WeightTensor* weight) {
+  constexpr std::int64_t kBlock = 128;
+  std::string name = weight->name + "_scale_inv";
+  if (!Has(name)) name = weight->name + "_scale";
+  const auto found = map_.find(name);
+  if (found == map_.end()) {
+    return kernels::NotFound(Message(source_, ": tensor ", weight->name,
+                                     " (F8_E4M3) has no scales ", weight->name,
+                                     "_scale_inv or _scale"));
+  }
+  const FileTensor& file = *found->second.tensor;
+  const bool single = file.shape == std::vector<std::int64_t>{1};
+  weight->scale_rows = single ? weight->rows : kBlock;
+  weight->scale_cols = single ? weight->cols : kBlock;
+  const std::array wanted = {(weight->rows + kBlock - 1) / kBlock,
+                             (weight->cols + kBlock - 1) / kBlock};
+  HF_ASSIGN_OR_RETURN(const kernels::WeightTensor scales,
+                      single ? Take(name, file.shape) : Take(name, wanted));
+  HF_RETURN_IF_ERROR(AppendFloats(source_, scales, &weight->scales));
+  for (const float scale : weight->scales) {
+    if (!(std::fabs(scale) < kernels::kF8ScaleBound)) {
+      return kernels::InvalidArgument(Message(source_, ": tensor ", name,
+                                              " holds ", scale,
+                                              ", which is too large"));
+    }
+  }
+  return kernels::OkStatus();
 }
 
 kernels::StatusOr<kernels::WeightTensor> TensorMap::TakeVector(

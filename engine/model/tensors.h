@@ -38,6 +38,12 @@ std::optional<std::size_t> TensorBytes(kernels::WeightType type,
 // a scale or minimum) is NaN or infinite.
 kernels::Status CheckFinite(const std::string& file, const FileTensor& tensor);
 
+// Appends the numbers of a vector or a small matrix of F32, F16 or BF16, in the
+// tensor's row order; an error that names file and tensor for other types.
+kernels::Status AppendFloats(const std::string& file,
+                             const kernels::WeightTensor& tensor,
+                             std::vector<float>* out);
+
 // Tensors by name, over one file or several shards. Does not own their bytes.
 // Remembers which were taken, so that a tensor no one knows is found: it would
 // change the arithmetic and be left out in silence otherwise.
@@ -52,7 +58,9 @@ class TensorMap {
   const std::string& source() const { return source_; }
   bool Has(const std::string& name) const { return map_.contains(name); }
   // The tensor with its shape checked and its numbers finite; each error names
-  // file and tensor. Matrices are [rows, cols], vectors [cols].
+  // file and tensor. Matrices are [rows, cols], vectors [cols]. A matrix of
+  // F8_E4M3 comes with its scales: of 128 x 128 numbers each, or one, in the
+  // tensor NAME_scale_inv or NAME_scale.
   kernels::StatusOr<kernels::WeightTensor> TakeMatrix(const std::string& name,
                                                       std::int64_t rows,
                                                       std::int64_t cols);
@@ -70,6 +78,7 @@ class TensorMap {
   };
   kernels::StatusOr<kernels::WeightTensor> Take(
       const std::string& name, std::span<const std::int64_t> shape);
+  kernels::Status TakeScales(kernels::WeightTensor* weight);
 
   std::string source_;
   std::unordered_map<std::string, Entry> map_;

@@ -34,6 +34,18 @@ std::uint32_t TypeNumber(kernels::WeightType type) {
       return 2;
     case kernels::WeightType::kQ4_1:
       return 3;
+    case kernels::WeightType::kQ5_0:
+      return 6;
+    case kernels::WeightType::kQ5_1:
+      return 7;
+    case kernels::WeightType::kQ4_K:
+      return 12;
+    case kernels::WeightType::kQ5_K:
+      return 13;
+    case kernels::WeightType::kQ6_K:
+      return 14;
+    case kernels::WeightType::kF8E4M3:
+      break;  // the format has no such type
   }
   return 0;
 }

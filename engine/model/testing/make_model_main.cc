@@ -21,21 +21,25 @@ int Usage() {
       "       tiny-bytes      a GGUF file, every byte a token\n"
       "       tiny-llama-hf   a Hugging Face folder; so are\n"
       "       tiny-llama3-hf, tiny-linear-hf, tiny-qwen2-hf, tiny-qwen3-hf\n"
-      "types: f32 (default), f16, bf16, and in GGUF q8_0, q4_0, q4_1\n",
+      "types: f32 (default), f16, bf16; in GGUF q8_0, q4_0, q4_1, q5_0, q5_1,\n"
+      "       q4_k, q5_k, q6_k; in folders f8_e4m3\n",
       stderr);
   return kUsageError;
 }
 
-bool ParseType(std::string_view name, WeightType* type) {
+bool ParseType(std::string_view name, TinyModelOptions* options) {
   const struct {
     std::string_view name;
     WeightType type;
   } types[] = {{"f32", WeightType::kF32},   {"f16", WeightType::kF16},
                {"bf16", WeightType::kBF16}, {"q8_0", WeightType::kQ8_0},
-               {"q4_0", WeightType::kQ4_0}, {"q4_1", WeightType::kQ4_1}};
+               {"q4_0", WeightType::kQ4_0}, {"q4_1", WeightType::kQ4_1},
+               {"q5_0", WeightType::kQ5_0}, {"q5_1", WeightType::kQ5_1},
+               {"q4_k", WeightType::kQ4_K}, {"q5_k", WeightType::kQ5_K},
+               {"q6_k", WeightType::kQ6_K}, {"f8_e4m3", WeightType::kF8E4M3}};
   for (const auto& known : types) {
     if (known.name != name) continue;
-    *type = known.type;
+    holdfast::model::testing::SetType(known.type, options);
     return true;
   }
   return false;
@@ -51,7 +55,7 @@ int main(int argc, char** argv) {
   const bool folder = kind.ends_with("-hf");
   if (folder) kind.resize(kind.size() - 3);
   auto options = holdfast::model::testing::TinyVariant(kind);
-  if (!options || (argc == 5 && !ParseType(argv[4], &options->type))) {
+  if (!options || (argc == 5 && !ParseType(argv[4], &*options))) {
     return Usage();
   }
   const auto status =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/model/testing/quantize_k.h"
 #include "kernels/float16.h"
 
 namespace holdfast::model::testing {
@@ -71,6 +72,65 @@ void AppendQ41(std::span<const float> x, std::string* out) {
   AppendNibbles(quanta, out);
 }
 
+// Bit 4 of each number, in 4 bytes.
+void AppendFifthBits(const int* quanta, std::string* out) {
+  for (std::size_t i = 0; i < kBlock; i += 8) {
+    int byte = 0;
+    for (int bit = 0; bit < 8; ++bit) byte |= quanta[i + bit] / 16 << bit;
+    *out += static_cast<char>(byte);
+  }
+}
+
+void AppendFiveBits(int* quanta, std::string* out) {
+  AppendFifthBits(quanta, out);
+  for (std::size_t i = 0; i < kBlock; ++i) quanta[i] %= 16;
+  AppendNibbles(quanta, out);
+}
+
+void AppendQ50(std::span<const float> x, std::string* out) {
+  const float peak = *std::max_element(
+      x.begin(), x.end(),
+      [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+  const std::uint16_t scale = FloatToF16(peak / -16);
+  const float inverse = Inverse(kernels::F16ToFloat(scale));
+  AppendU16(scale, out);
+  int quanta[kBlock];
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    quanta[i] = Quantum(x[i], inverse, -16, 15) + 16;
+  }
+  AppendFiveBits(quanta, out);
+}
+
+void AppendQ51(std::span<const float> x, std::string* out) {
+  const auto [low, high] = std::minmax_element(x.begin(), x.end());
+  const std::uint16_t scale = FloatToF16((*high - *low) / 31);
+  const std::uint16_t minimum = FloatToF16(*low);
+  const float inverse = Inverse(kernels::F16ToFloat(scale));
+  const float base = kernels::F16ToFloat(minimum);
+  AppendU16(scale, out);
+  AppendU16(minimum, out);
+  int quanta[kBlock];
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    quanta[i] = Quantum(x[i] - base, inverse, 0, 31);
+  }
+  AppendFiveBits(quanta, out);
+}
+
+// Every magnitude of F8_E4M3, ascending; a number's place is its code.
+std::vector<float> MagnitudesOfF8() {
+  std::vector<float> magnitudes;
+  for (int code = 0; code < 0x7f; ++code) {
+    const int exponent = code / 8;
+    magnitudes.push_back(
+        exponent == 0
+            ? std::ldexp(static_cast<float>(code), -9)
+            : std::ldexp(static_cast<float>(8 + code % 8), exponent - 10));
+  }
+  return magnitudes;
+}
+constexpr float kLargestF8 = 448;
+constexpr std::int64_t kF8Block = 128;
+
 float HalfAt(const char* from) {
   std::uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -83,11 +143,22 @@ int NibbleAt(const char* nibbles, std::size_t k) {
   return k < kBlock / 2 ? byte & 15 : byte >> 4;
 }
 
+// 16 where the bit is set.
+int FifthBitAt(const char* bits, std::size_t k) {
+  return (static_cast<unsigned char>(bits[k / 8]) >> k % 8 & 1) * 16;
+}
+
 void WidenBlock(WeightType type, const char* block, std::vector<float>* out) {
   const float scale = HalfAt(block);
   for (std::size_t k = 0; k < kBlock; ++k) {
     if (type == WeightType::kQ8_0) {
       out->push_back(scale * static_cast<signed char>(block[2 + k]));
+    } else if (type == WeightType::kQ5_0) {
+      const int q = NibbleAt(block + 6, k) + FifthBitAt(block + 2, k);
+      out->push_back(scale * static_cast<float>(q - 16));
+    } else if (type == WeightType::kQ5_1) {
+      const int q = NibbleAt(block + 8, k) + FifthBitAt(block + 4, k);
+      out->push_back(scale * static_cast<float>(q) + HalfAt(block + 2));
     } else if (type == WeightType::kQ4_0) {
       out->push_back(scale * static_cast<float>(NibbleAt(block + 2, k) - 8));
     } else {  // one rounding: scale x quantum is exact in float
@@ -130,8 +201,12 @@ std::string Store(WeightType type, std::span<const float> values) {
     default:
       break;
   }
-  for (std::size_t at = 0; at + kBlock <= values.size(); at += kBlock) {
-    const auto block = values.subspan(at, kBlock);
+  const auto size = static_cast<std::size_t>(kernels::WeightBlock(type));
+  for (std::size_t at = 0; at + size <= values.size(); at += size) {
+    const auto block = values.subspan(at, size);
+    if (size == kBlockOfK) AppendBlockOfK(type, block, &out);
+    if (type == WeightType::kQ5_0) AppendQ50(block, &out);
+    if (type == WeightType::kQ5_1) AppendQ51(block, &out);
     if (type == WeightType::kQ8_0) AppendQ8(block, &out);
     if (type == WeightType::kQ4_0) AppendQ40(block, &out);
     if (type == WeightType::kQ4_1) AppendQ41(block, &out);
@@ -146,11 +221,13 @@ std::vector<float> Widen(WeightType type, std::string_view bytes) {
     std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
     return out;
   }
-  const bool blocks = type != WeightType::kF16 && type != WeightType::kBF16;
-  const std::size_t step = kernels::WeightRowBytes(type, blocks ? kBlock : 1);
+  const int block = kernels::WeightBlock(type);
+  const std::size_t step = kernels::WeightRowBytes(type, block);
   for (std::size_t at = 0; at + step <= bytes.size(); at += step) {
     const char* from = bytes.data() + at;
-    if (blocks) {
+    if (block == kBlockOfK) {
+      WidenBlockOfK(type, from, &out);
+    } else if (block > 1) {
       WidenBlock(type, from, &out);
     } else if (type == WeightType::kF16) {
       out.push_back(HalfAt(from));
@@ -159,6 +236,49 @@ std::vector<float> Widen(WeightType type, std::string_view bytes) {
       std::memcpy(&bits, from, sizeof bits);
       out.push_back(kernels::Bf16ToFloat(bits));
     }
+  }
+  return out;
+}
+
+F8Matrix StoreF8(std::span<const float> values, std::int64_t cols) {
+  static const std::vector<float> magnitudes = MagnitudesOfF8();
+  const std::int64_t across = (cols + kF8Block - 1) / kF8Block;
+  const auto rows = static_cast<std::int64_t>(values.size()) / cols;
+  const auto scale_of = [&](std::size_t i) {
+    const auto at = static_cast<std::int64_t>(i);
+    return at / cols / kF8Block * across + at % cols / kF8Block;
+  };
+  F8Matrix matrix;
+  matrix.scales.resize((rows + kF8Block - 1) / kF8Block * across);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float& scale = matrix.scales[scale_of(i)];
+    scale = std::max(scale, std::fabs(values[i]) / kLargestF8);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float value = values[i] * Inverse(matrix.scales[scale_of(i)]);
+    const auto above = std::lower_bound(magnitudes.begin(),
+                                        magnitudes.end() - 1, std::fabs(value));
+    auto code = static_cast<int>(above - magnitudes.begin());
+    if (code > 0 && std::fabs(value) - magnitudes[code - 1] <
+                        magnitudes[code] - std::fabs(value)) {
+      --code;
+    }
+    matrix.bytes += static_cast<char>(code | (value < 0 ? 0x80 : 0));
+  }
+  return matrix;
+}
+
+std::vector<float> WidenF8(const F8Matrix& matrix, std::int64_t cols) {
+  static const std::vector<float> magnitudes = MagnitudesOfF8();
+  const std::int64_t across = (cols + kF8Block - 1) / kF8Block;
+  std::vector<float> out;
+  for (std::size_t i = 0; i < matrix.bytes.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const auto byte = static_cast<unsigned char>(matrix.bytes[i]);
+    const float value =
+        magnitudes[byte & 0x7f] *
+        matrix.scales[at / cols / kF8Block * across + at % cols / kF8Block];
+    out.push_back(byte < 0x80 ? value : -value);
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "engine/model/bpe_vocabulary.h"
@@ -85,6 +86,11 @@ std::string ConfigJson(const TinyModelOptions& options,
       "\",\n", "  \"num_attention_heads\": ", options.heads, ",\n",
       "  \"num_hidden_layers\": ", options.layers, ",\n",
       "  \"num_key_value_heads\": ", options.kv_heads, ",\n",
+      options.type != WeightType::kF8E4M3 || options.widened
+          ? ""
+          : "  \"quantization_config\": {\"activation_scheme\": \"dynamic\","
+            " \"fmt\": \"e4m3\", \"quant_method\": \"fp8\","
+            " \"weight_block_size\": [128, 128]},\n",
       "  \"rms_norm_eps\": 1e-05,\n",
       "  \"rope_parameters\": ", RopeJson(options.rope), ",\n",
       "  \"tie_word_embeddings\": ", options.tied_embeddings ? "true" : "false",
@@ -159,25 +165,69 @@ std::string TokenizerConfigJson(const TinyTokenizer& tokenizer) {
       "  \"chat_template\": ", Quoted(kTinyChatTemplate), "\n}\n");
 }
 
+// As one of the file's tensors has it.
+struct StoredTensor {
+  std::string name;
+  const char* type = "";
+  std::vector<std::int64_t> shape;
+  std::string bytes;
+};
+
+bool IsF8(const TinyModelOptions& options, const TinyTensor& tensor) {
+  return options.type == WeightType::kF8E4M3 &&
+         tensor.name.ends_with("_proj.weight");
+}
+
+WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
+  if (tensor.shape.size() == 1) return WeightType::kF32;
+  return options.type == WeightType::kF8E4M3 ? WeightType::kBF16 : options.type;
+}
+
+// Appends the tensor, and with F8_E4M3 its scales.
+void StoreTensor(const TinyModelOptions& options, const TinyTensor& tensor,
+                 std::vector<StoredTensor>* out) {
+  WeightType type = TypeOf(options, tensor);
+  std::string bytes;
+  if (IsF8(options, tensor)) {
+    const std::int64_t cols = tensor.shape.back();
+    F8Matrix matrix = StoreF8(tensor.values, cols);
+    if (!options.widened) {
+      out->push_back({tensor.name, "F8_E4M3", tensor.shape, matrix.bytes});
+      const auto blocks = [](std::int64_t size) { return (size + 127) / 128; };
+      out->push_back({tensor.name + "_scale_inv",
+                      "F32",
+                      {blocks(tensor.shape.front()), blocks(cols)},
+                      Store(WeightType::kF32, matrix.scales)});
+      return;
+    }
+    bytes = Store(WeightType::kF32, WidenF8(matrix, cols));
+    type = WeightType::kF32;
+  } else {
+    bytes = Store(type, tensor.values);
+    if (options.widened) {
+      bytes = Store(WeightType::kF32, Widen(type, bytes));
+      type = WeightType::kF32;
+    }
+  }
+  out->push_back({tensor.name, TypeName(type), tensor.shape, std::move(bytes)});
+}
+
 // The tensors whose number modulo `shards` is `shard`, as one file.
 std::string Safetensors(const TinyModelOptions& options,
-                        const std::vector<TinyTensor>& tensors, int shard) {
+                        const std::vector<StoredTensor>& tensors, int shard) {
   std::string header = R"({"__metadata__": {"format": "pt"})";
   std::string data;
   for (std::size_t i = shard; i < tensors.size(); i += options.shards) {
-    const TinyTensor& tensor = tensors[i];
-    const WeightType type =
-        tensor.shape.size() == 1 ? WeightType::kF32 : options.type;
+    const StoredTensor& tensor = tensors[i];
     std::string shape;
     for (std::int64_t size : tensor.shape) {
       shape += Message(shape.empty() ? "" : ", ", size);
     }
-    const std::string bytes = Store(type, tensor.values);
     header +=
-        Message(", ", Quoted(tensor.name), ": {\"dtype\": \"", TypeName(type),
+        Message(", ", Quoted(tensor.name), ": {\"dtype\": \"", tensor.type,
                 "\", \"shape\": [", shape, "], \"data_offsets\": [",
-                data.size(), ", ", data.size() + bytes.size(), "]}");
-    data += bytes;
+                data.size(), ", ", data.size() + tensor.bytes.size(), "]}");
+    data += tensor.bytes;
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
@@ -188,7 +238,10 @@ std::string Safetensors(const TinyModelOptions& options,
 
 kernels::Status WriteWeights(const TinyModelOptions& options,
                              const std::string& folder, int vocab_size) {
-  const std::vector<TinyTensor> tensors = MakeTinyWeights(options, vocab_size);
+  std::vector<StoredTensor> tensors;
+  for (const TinyTensor& tensor : MakeTinyWeights(options, vocab_size)) {
+    StoreTensor(options, tensor, &tensors);
+  }
   if (options.shards == 1) {
     return WriteFile(folder + "/model.safetensors",
                      Safetensors(options, tensors, 0));
@@ -222,9 +275,10 @@ kernels::Status WriteFile(const std::string& path, const std::string& bytes) {
 kernels::Status WriteTinyFolder(const TinyModelOptions& options,
                                 const std::string& folder) {
   if (options.type != WeightType::kF32 && options.type != WeightType::kF16 &&
-      options.type != WeightType::kBF16) {
-    return kernels::InvalidArgument(
-        Message(folder, ": safetensors files hold f32, f16 and bf16 alone"));
+      options.type != WeightType::kBF16 &&
+      options.type != WeightType::kF8E4M3) {
+    return kernels::InvalidArgument(Message(
+        folder, ": safetensors files hold f32, f16, bf16 and f8_e4m3 alone"));
   }
   std::error_code error;
   std::filesystem::create_directory(folder, error);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/message.h"
 #include "engine/model/testing/gguf_writer.h"
 #include "engine/model/testing/quantize.h"
 #include "engine/model/testing/tiny_model.h"
@@ -88,7 +89,13 @@ WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
                    tensor.gguf_name == "output.weight";
   const bool four_bits =
       options.type == WeightType::kQ4_0 || options.type == WeightType::kQ4_1;
-  return end && four_bits ? WeightType::kQ8_0 : options.type;
+  if (end && four_bits) return WeightType::kQ8_0;
+  if (kernels::WeightRowBytes(options.type, tensor.shape.back()) == 0) {
+    return WeightType::kQ8_0;
+  }
+  const bool finer = end || tensor.gguf_name.ends_with("attn_v.weight");
+  return finer && options.type == WeightType::kQ4_K ? WeightType::kQ6_K
+                                                    : options.type;
 }
 
 }  // namespace
@@ -121,6 +128,10 @@ std::string TinyGguf(const TinyModelOptions& options,
 
 kernels::Status WriteTinyGguf(const TinyModelOptions& options,
                               const std::string& path) {
+  if (options.type == WeightType::kF8E4M3) {
+    return kernels::InvalidArgument(
+        Message(path, ": GGUF has no type F8_E4M3"));
+  }
   return WriteFile(path, TinyGguf(options));
 }
 

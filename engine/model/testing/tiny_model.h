@@ -30,11 +30,13 @@ struct TinyModelOptions {
   RopeConfig rope = {.theta = 100000};
   // True: 1,024 tokens with merges. False: a token a byte, 263 tokens.
   bool merges = true;
-  // Storage of matrices; with 4-bit types the embedding and the head are Q8_0.
-  // Folders take F32, F16 and BF16.
+  // Storage of matrices. GGUF: with Q4_0 and Q4_1 the embedding and the head
+  // are Q8_0; with Q4_K they and v are Q6_K; a matrix whose rows are no whole
+  // blocks of 256 is Q8_0. Folders take F32, F16, BF16 and F8_E4M3, the last
+  // with embedding and head in BF16.
   kernels::WeightType type = kernels::WeightType::kF32;
   int shards = 1;  // files that a folder's weights are spread over
-  // Stores, as F32, the numbers that a file of that type stands for (GGUF).
+  // Stores, as F32, the numbers that a file of that type stands for.
   bool widened = false;
   std::uint64_t seed = 1;
 };
@@ -44,7 +46,7 @@ struct TinyModelOptions {
 std::string TinyGguf(const TinyModelOptions& options,
                      std::size_t* header_bytes = nullptr);
 
-// Errors name the path.
+// Errors name the path; F8_E4M3 is one.
 kernels::Status WriteTinyGguf(const TinyModelOptions& options,
                               const std::string& path);
 // Makes the folder; its parent must exist.

@@ -41,4 +41,14 @@ std::optional<TinyModelOptions> TinyVariant(std::string_view name) {
   return std::nullopt;
 }
 
+void SetType(kernels::WeightType type, TinyModelOptions* options) {
+  options->type = type;
+  if (kernels::WeightBlock(type) < 256) return;
+  const int wider = 256 / options->hidden;
+  if (wider < 2) return;
+  options->hidden *= wider;
+  options->heads *= wider;
+  options->kv_heads *= wider;
+}
+
 }  // namespace holdfast::model::testing

@@ -15,6 +15,10 @@ namespace holdfast::model::testing {
 // (heads wider than hidden / heads); none for another name.
 std::optional<TinyModelOptions> TinyVariant(std::string_view name);
 
+// Sets the storage type, and for types of blocks of 256 makes every matrix wide
+// enough.
+void SetType(kernels::WeightType type, TinyModelOptions* options);
+
 }  // namespace holdfast::model::testing
 
 #endif  // HOLDFAST_ENGINE_MODEL_TESTING_TINY_VARIANTS_H_
