@@ -5,8 +5,6 @@
 namespace holdfast::kernels {
 namespace {
 
-constexpr int kLargestBlock = 256;
-
 unsigned At(const std::byte* from, int index) {
   return static_cast<unsigned>(from[index]);
 }
@@ -21,7 +19,7 @@ struct FileLayout {
   int high_at = 0;
 };
 
-FileLayout LayoutOf(WeightType type) {
+constexpr FileLayout LayoutOf(WeightType type) {
   switch (type) {
     case WeightType::kQ4_1:
       return {.halves = 2, .low_at = 4};
@@ -58,6 +56,21 @@ void Nibbles(const std::byte* low, int half, std::uint8_t* q) {
   }
 }
 
+// Adds the fifth bits of 32 numbers, one bit after the other.
+void FifthBits(const std::byte* high, std::uint8_t* q) {
+  for (int i = 0; i < 4; ++i) {
+    const unsigned byte = At(high, i);
+    for (int bit = 0; bit < 8; ++bit) q[8 * i + bit] |= (byte >> bit & 1u) << 4;
+  }
+}
+
+// Adds `bits` bits, from bit `from` of each byte, to `count` numbers.
+void HighBits(const std::byte* high, int from, int bits, int count,
+              std::uint8_t* q) {
+  const unsigned mask = (1u << bits) - 1;
+  for (int i = 0; i < count; ++i) q[i] |= (At(high, i) >> from & mask) << 4;
+}
+
 // The integers of a block of nibbles, not yet offset.
 void Integers(WeightType type, const std::byte* low, const std::byte* high,
               std::uint8_t* q) {
@@ -65,21 +78,18 @@ void Integers(WeightType type, const std::byte* low, const std::byte* high,
     case WeightType::kQ5_0:
     case WeightType::kQ5_1:
       Nibbles(low, 16, q);
-      for (int k = 0; k < 32; ++k) q[k] |= (At(high, k / 8) >> k % 8 & 1u) << 4;
+      FifthBits(high, q);
       return;
     case WeightType::kQ4_K:
     case WeightType::kQ5_K:
       for (int k = 0; k < 256; k += 64) Nibbles(low + k / 2, 32, q + k);
       if (type == WeightType::kQ4_K) return;
-      for (int k = 0; k < 256; ++k) {
-        q[k] |= (At(high, k % 32) >> k / 32 & 1u) << 4;
-      }
+      for (int g = 0; g < 8; ++g) HighBits(high, g, 1, 32, q + 32 * g);
       return;
     case WeightType::kQ6_K:
       for (int k = 0; k < 256; k += 128) Nibbles(low + k / 2, 64, q + k);
-      for (int k = 0; k < 256; ++k) {
-        const unsigned byte = At(high, k / 128 * 32 + k % 32);
-        q[k] |= (byte >> k % 128 / 32 * 2 & 3u) << 4;
+      for (int g = 0; g < 8; ++g) {
+        HighBits(high + g / 4 * 32, g % 4 * 2, 2, 32, q + 32 * g);
       }
       return;
     default:
@@ -88,22 +98,60 @@ void Integers(WeightType type, const std::byte* low, const std::byte* high,
   }
 }
 
-void PackNibbleGroup(const QuantFormat& format, const std::uint8_t* q,
-                     int width, std::byte* to) {
-  if (format.high_bits > 0) {
-    const int numbers = 8 / format.high_bits;  // of a byte
-    for (int k = 0; k < format.group; k += numbers) {
-      unsigned byte = 0;
-      for (int i = 0; i < numbers; ++i) {
-        byte |= static_cast<unsigned>(q[k + i] >> 4) << i * format.high_bits;
-      }
-      *to = static_cast<std::byte>(byte);
-      to += width;
+// The bits above the nibbles, lowest first.
+template <int kBits>
+void PackHighBits(int count, const std::uint8_t* q, int width, std::byte* to) {
+  constexpr int kNumbers = 8 / kBits;  // of a byte
+  for (int k = 0; k < count; k += kNumbers) {
+    unsigned byte = 0;
+    for (int i = 0; i < kNumbers; ++i) {
+      byte |= static_cast<unsigned>(q[k + i] >> 4) << i * kBits;
     }
+    *to = static_cast<std::byte>(byte);
+    to += width;
   }
-  for (int k = 0; k < format.group; k += 2) {
+}
+
+template <WeightType kType>
+void PackNibbleGroup(const std::uint8_t* q, int width, std::byte* to) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  if constexpr (kFormat.high_bits > 0) {
+    PackHighBits<kFormat.high_bits>(kFormat.group, q, width, to);
+    to += kFormat.group * kFormat.high_bits / 8 * width;
+  }
+  for (int k = 0; k < kFormat.group; k += 2) {
     *to = static_cast<std::byte>((q[k] & 15u) | (q[k + 1] & 15u) << 4);
     to += width;
+  }
+}
+
+template <WeightType kType>
+void PackBlockOf(const FileBlock& from, int width, int column,
+                 std::byte* block) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  constexpr FileLayout kLayout = LayoutOf(kType);
+  for (int i = 0; i < kLayout.halves; ++i) {
+    std::memcpy(block + (i * width + column) * 2,
+                from.data + kLayout.halves_at + 2 * i, 2);
+  }
+  std::byte* scales = block + 2 * kLayout.halves * width + column;
+  for (int i = 0; i < kLayout.scales; ++i) {
+    scales[i * width] = from.data[kLayout.scales_at + i];
+  }
+  if constexpr (kType == WeightType::kF8E4M3) {
+    std::memcpy(block + column * sizeof(float), &from.scale, sizeof(float));
+  }
+  std::byte* values = block + kFormat.header_bytes * width + column;
+  const std::byte* low = from.data + kLayout.low_at;
+  if constexpr (!kFormat.nibbles) {
+    for (int k = 0; k < from.count; ++k) values[k * width] = low[k];
+  } else {
+    std::uint8_t q[kFormat.block];
+    Integers(kType, low, from.data + kLayout.high_at, q);
+    for (int k = 0; k < kFormat.block; k += kFormat.group) {
+      PackNibbleGroup<kType>(q + k, width, values);
+      values += QuantGroupBytes(kType) * width;
+    }
   }
 }
 
@@ -111,30 +159,15 @@ void PackNibbleGroup(const QuantFormat& format, const std::uint8_t* q,
 
 void PackQuantBlock(WeightType type, const FileBlock& from, int width,
                     int column, std::byte* block) {
-  const QuantFormat format = FormatOf(type);
-  const FileLayout layout = LayoutOf(type);
-  for (int i = 0; i < layout.halves; ++i) {
-    std::memcpy(block + (i * width + column) * 2,
-                from.data + layout.halves_at + 2 * i, 2);
-  }
-  std::byte* scales = block + 2 * layout.halves * width + column;
-  for (int i = 0; i < layout.scales; ++i) {
-    scales[i * width] = from.data[layout.scales_at + i];
-  }
-  if (type == WeightType::kF8E4M3) {
-    std::memcpy(block + column * sizeof(float), &from.scale, sizeof(float));
-  }
-  std::byte* values = block + format.header_bytes * width + column;
-  const std::byte* low = from.data + layout.low_at;
-  if (!format.nibbles) {
-    for (int k = 0; k < from.count; ++k) values[k * width] = low[k];
+  switch (type) {
+#define HF_TYPE(type)                                            \
+  case WeightType::type:                                         \
+    if constexpr (IsQuantised(WeightType::type)) {               \
+      PackBlockOf<WeightType::type>(from, width, column, block); \
+    }                                                            \
     return;
-  }
-  std::uint8_t q[kLargestBlock];
-  Integers(type, low, from.data + layout.high_at, q);
-  for (int k = 0; k < format.block; k += format.group) {
-    PackNibbleGroup(format, q + k, width, values);
-    values += QuantGroupBytes(type) * width;
+    HF_EVERY_WEIGHT_TYPE(HF_TYPE)
+#undef HF_TYPE
   }
 }
 
