@@ -56,14 +56,6 @@ void Nibbles(const std::byte* low, int half, std::uint8_t* q) {
   }
 }
 
-// Adds the fifth bits of 32 numbers, one bit after the other.
-void FifthBits(const std::byte* high, std::uint8_t* q) {
-  for (int i = 0; i < 4; ++i) {
-    const unsigned byte = At(high, i);
-    for (int bit = 0; bit < 8; ++bit) q[8 * i + bit] |= (byte >> bit & 1u) << 4;
-  }
-}
-
 // Adds `bits` bits, from bit `from` of each byte, to `count` numbers.
 void HighBits(const std::byte* high, int from, int bits, int count,
               std::uint8_t* q) {
@@ -71,15 +63,11 @@ void HighBits(const std::byte* high, int from, int bits, int count,
   for (int i = 0; i < count; ++i) q[i] |= (At(high, i) >> from & mask) << 4;
 }
 
-// The integers of a block of nibbles, not yet offset.
+// The integers of a block of nibbles, not yet offset; of Q5_0 and Q5_1 without
+// their fifth bits.
 void Integers(WeightType type, const std::byte* low, const std::byte* high,
               std::uint8_t* q) {
   switch (type) {
-    case WeightType::kQ5_0:
-    case WeightType::kQ5_1:
-      Nibbles(low, 16, q);
-      FifthBits(high, q);
-      return;
     case WeightType::kQ4_K:
     case WeightType::kQ5_K:
       for (int k = 0; k < 256; k += 64) Nibbles(low + k / 2, 32, q + k);
@@ -113,9 +101,12 @@ void PackHighBits(int count, const std::uint8_t* q, int width, std::byte* to) {
 }
 
 template <WeightType kType>
-void PackNibbleGroup(const std::uint8_t* q, int width, std::byte* to) {
+void PackNibbleGroup(const std::uint8_t* q, const std::byte* high, int width,
+                     std::byte* to) {
   constexpr QuantFormat kFormat = FormatOf(kType);
-  if constexpr (kFormat.high_bits > 0) {
+  if constexpr (kFormat.block == 32) {  // in our order in the file too
+    for (int i = 0; i < 4 * kFormat.high_bits; ++i, to += width) *to = high[i];
+  } else if constexpr (kFormat.high_bits > 0) {
     PackHighBits<kFormat.high_bits>(kFormat.group, q, width, to);
     to += kFormat.group * kFormat.high_bits / 8 * width;
   }
@@ -147,9 +138,10 @@ void PackBlockOf(const FileBlock& from, int width, int column,
     for (int k = 0; k < from.count; ++k) values[k * width] = low[k];
   } else {
     std::uint8_t q[kFormat.block];
-    Integers(kType, low, from.data + kLayout.high_at, q);
+    const std::byte* high = from.data + kLayout.high_at;
+    Integers(kType, low, high, q);
     for (int k = 0; k < kFormat.block; k += kFormat.group) {
-      PackNibbleGroup<kType>(q + k, width, values);
+      PackNibbleGroup<kType>(q + k, high, width, values);
       values += QuantGroupBytes(kType) * width;
     }
   }
