@@ -116,11 +116,11 @@ class HostBackend final : public Backend {
 
 StatusOr<std::unique_ptr<Buffer>> HostBackend::UploadVector(
     const WeightTensor& tensor) {
-  HF_RETURN_IF_ERROR(CheckTensor(tensor));
   if (IsQuantised(tensor.type)) {
     return Unimplemented(DescribeTensor(tensor) +
                          ": a vector must be F32, F16 or BF16");
   }
+  HF_RETURN_IF_ERROR(CheckTensor(tensor));
   if (!tensor.row_order.empty() && tensor.cols != 1) {
     return InvalidArgument(DescribeTensor(tensor) +
                            ": a row order needs one number a row");

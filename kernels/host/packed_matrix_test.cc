@@ -153,12 +153,16 @@ TEST(UploadVectorTest, WidensAndRefuses) {
   EXPECT_EQ((*vector)->floats()[0], 1.0f);
   EXPECT_EQ((*vector)->floats()[1], -2.0f);
   EXPECT_EQ((*vector)->floats()[2], 0x1p-24f);
-  const OwnedTensor quantised = RandomTensor(random, WeightType::kQ8_0, 1, 32);
-  auto refused = backend->UploadVector(quantised.tensor);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(refused.status().message(),
-              HasSubstr("test.weight (Q8_0, 1 x 32)"));
+  for (const WeightType type : testing::kAllWeightTypes) {
+    const int block = WeightBlock(type);
+    if (block == 1) continue;
+    const OwnedTensor quantised = RandomTensor(random, type, 1, block);
+    auto refused = backend->UploadVector(quantised.tensor);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(refused.status().message(),
+                HasSubstr(DescribeTensor(quantised.tensor)));
+  }
 }
 
 }  // namespace
