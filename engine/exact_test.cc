@@ -187,15 +187,20 @@ TEST_F(ExactTest, SampledAnswersAreExactToo) {
 }
 
 TEST_F(ExactTest, TheFingerprintSaysWhatBytesDependOn) {
-  const auto fingerprint = [](Engine& engine) {
-    const auto self_test = SelfTest(*engine.loaded.model, *engine.backend);
+  SelfTests tests;
+  const auto fingerprint = [&tests](Engine& engine) {
+    const auto model = SelfTestModel(*engine.loaded.model, *engine.backend);
+    tests.model = *model;
     return *ComputeFingerprint(engine.loaded.files, *engine.loaded.model,
-                               engine.backend->info(), *self_test);
+                               engine.backend->info(), tests);
   };
   Engine two = Make(), one = Make({.threads = 1, .max_rows = 48});
   EXPECT_EQ(fingerprint(two), fingerprint(one));
   Engine wide = Make({.state_type = kernels::StateType::kF32});
   EXPECT_NE(fingerprint(two), fingerprint(wide));
+  const Sha256Digest before = fingerprint(two);
+  tests.kernels = *SelfTestKernels(**kernels::MakeHostBackend({.threads = 2}));
+  EXPECT_NE(fingerprint(two), before);
   ASSERT_TRUE(model::testing::WriteTinyGguf(
                   {.type = kernels::WeightType::kQ4_1, .seed = 2}, path_)
                   .ok());

@@ -5,6 +5,7 @@
 
 #include "engine/model_status.h"
 #include "engine/pool/block_table.h"
+#include "kernels/self_test.h"
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -18,9 +19,9 @@ constexpr int kDecodeRows = 3;
 
 absl::StatusOr<Sha256Digest> ComputeFingerprint(
     const std::vector<std::string>& files, const model::Model& model,
-    const kernels::BackendInfo& backend, const Sha256Digest& self_test) {
+    const kernels::BackendInfo& backend, const SelfTests& self_tests) {
   Sha256 sha;
-  sha.Update("holdfast fingerprint 1").UpdateU64(files.size());
+  sha.Update("holdfast fingerprint 2").UpdateU64(files.size());
   for (const std::string& file : files) {
     const auto digest = Sha256OfFile(file);
     if (!digest.ok()) return digest.status();
@@ -44,11 +45,21 @@ absl::StatusOr<Sha256Digest> ComputeFingerprint(
   for (const Section& section : layout.sections) {
     sha.UpdateField(section.name).UpdateU64(section.bytes);
   }
-  return sha.Update(self_test).Finish();
+  return sha.Update(self_tests.kernels).Update(self_tests.model).Finish();
 }
 
-absl::StatusOr<Sha256Digest> SelfTest(model::Model& model,
-                                      kernels::Backend& backend) {
+absl::StatusOr<Sha256Digest> SelfTestKernels(kernels::Backend& backend) {
+  Sha256 sha;
+  const auto status =
+      kernels::RunSelfTest(backend, [&sha](std::span<const std::byte> results) {
+        sha.Update(results.data(), results.size());
+      });
+  if (!status.ok()) return ToAbslStatus(status);
+  return sha.Finish();
+}
+
+absl::StatusOr<Sha256Digest> SelfTestModel(model::Model& model,
+                                           kernels::Backend& backend) {
   const CacheLayout& layout = model.layout();
   const std::size_t section_bytes = model::ComputeSectionOffsets(layout).bytes;
   const AlignedBytes block = AllocateAligned(layout.BlockBytes());

@@ -12,18 +12,28 @@
 
 namespace holdfast::engine {
 
+struct SelfTests {
+  Sha256Digest kernels{};
+  Sha256Digest model{};
+};
+
 // SHA-256 over the content of `files` (weights, configuration, tokenizer; not
 // their names), the effective configuration, the backend with its arithmetic
-// revision, the cache layout and the self-test. Reads every file once.
+// revision, the cache layout and the self-tests. Reads every file once.
 absl::StatusOr<Sha256Digest> ComputeFingerprint(
     const std::vector<std::string>& files, const model::Model& model,
-    const kernels::BackendInfo& backend, const Sha256Digest& self_test);
+    const kernels::BackendInfo& backend, const SelfTests& self_tests);
+
+// Digests what every kernel makes of fixed numbers (kernels/self_test.h). To be
+// run before a model is loaded with the backend: it prepares the backend for
+// itself.
+absl::StatusOr<Sha256Digest> SelfTestKernels(kernels::Backend& backend);
 
 // Runs the model over fixed tokens, prefill and decode, and digests rows and
 // logits: a build whose arithmetic differs gets another fingerprint, whatever
 // its revision says. Needs memory for one block; leaves nothing.
-absl::StatusOr<Sha256Digest> SelfTest(model::Model& model,
-                                      kernels::Backend& backend);
+absl::StatusOr<Sha256Digest> SelfTestModel(model::Model& model,
+                                           kernels::Backend& backend);
 
 }  // namespace holdfast::engine
 

@@ -78,6 +78,10 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
         "implemented",
         machine.name));
   }
+  SelfTests self_tests;
+  const auto kernels_test = SelfTestKernels(*backend_);
+  if (!kernels_test.ok()) return kernels_test.status();
+  self_tests.kernels = *kernels_test;
   auto loaded = model::LoadModel(config.model, *backend_,
                                  {.state_type = config.state_type(),
                                   .max_rows = kMaxStepRows,
@@ -85,19 +89,21 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
   if (!loaded.ok()) return ToAbslStatus(loaded.status());
   model_ = std::move(loaded->model);
   tokenizer_ = std::move(loaded->tokenizer);
-  const auto self_test = SelfTest(*model_, *backend_);
-  if (!self_test.ok()) return self_test.status();
+  const auto model_test = SelfTestModel(*model_, *backend_);
+  if (!model_test.ok()) return model_test.status();
+  self_tests.model = *model_test;
   const auto fingerprint =
-      ComputeFingerprint(loaded->files, *model_, machine, *self_test);
+      ComputeFingerprint(loaded->files, *model_, machine, self_tests);
   if (!fingerprint.ok()) return fingerprint.status();
   fingerprint_ = *fingerprint;
   const model::ModelInfo& info = model_->info();
   spdlog::info(
       "model loaded name={} architecture={} layers={} hidden={} vocabulary={} "
-      "weights_bytes={} backend={} target={} threads={} fingerprint={} "
-      "seconds={:.2f}",
+      "weights_bytes={} backend={} target={} threads={} revision={} "
+      "self_test={} fingerprint={} seconds={:.2f}",
       info.name, info.architecture, info.layers, info.hidden, info.vocab_size,
       info.weight_bytes, machine.name, machine.target, machine.threads,
+      machine.arithmetic_revision, ToHex(self_tests.kernels),
       ToHex(fingerprint_),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count());
