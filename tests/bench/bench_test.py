@@ -1,0 +1,104 @@
+"""The benchmarks run and say what they should; how fast is no test's matter."""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "lib"))
+
+from holdfast import bench_peer, paths  # noqa: E402
+
+BIN_DIR = paths.RELEASE_BIN
+# A llama-bench that knows its flags and measured the same whatever they are.
+FAKE_PEER = """#!/usr/bin/python3
+import json, sys
+flags = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert set(flags) == {"-m", "-p", "-n", "-d", "-t", "-ngl", "-r", "-o"}, flags
+assert flags["-o"] == "json" and flags["-t"] == "1", flags
+tests = []
+for depth in map(int, flags["-d"].split(",")):
+    tests.append({"n_prompt": int(flags["-p"]), "n_gen": 0, "n_depth": depth, "avg_ts": 100.0})
+    tests.append({"n_prompt": 0, "n_gen": int(flags["-n"]), "n_depth": depth, "avg_ts": 10.0})
+for test in tests:
+    test.update(build_commit="abc", backends="CPU")
+print(json.dumps(tests))
+"""
+
+
+class SummaryTest(unittest.TestCase):
+    def test_ratios_are_of_a_round(self):
+        key = ("prefill", 0)
+        # The machine was four times as slow in the second round, for both.
+        rounds = [bench_peer.Round({key: a}, {key: b})
+                  for a, b in ((200.0, 100.0), (50.0, 25.0), (300.0, 100.0))]
+        [row] = bench_peer.summarize(rounds)
+        self.assertEqual(row["holdfast_tokens_per_s"], 200.0)
+        self.assertEqual(row["llama_cpp_tokens_per_s"], 100.0)
+        self.assertEqual(row["ratio"], 2.0)
+
+    def test_a_test_the_peer_left_out(self):
+        with self.assertRaisesRegex(bench_peer.PeerError, "decode at depth 7"):
+            bench_peer.summarize([bench_peer.Round({("decode", 7): 1.0}, {})])
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def bench(self, *arguments) -> subprocess.CompletedProcess:
+        return subprocess.run([paths.program(BIN_DIR, "holdfast-bench"), *map(str, arguments)],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120)
+
+    def test_kernels(self):
+        out = self.folder / "kernels.json"
+        ran = self.bench("kernels", "--filter", "1024 rows/.*output|^rows/.*(Norm|Rope)",
+                         "--rounds", 1, "--min-seconds", 0.001, "--json", out)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        report = json.loads(out.read_text())
+        self.assertEqual(len(report["kernels"]), 5)
+        for kernel in report["kernels"]:
+            self.assertIn(kernel["name"], ran.stdout)
+            self.assertGreater(kernel["rate"], 0)
+            self.assertEqual(kernel["ratio"] > 0, kernel["floor"] != "")
+
+    def test_model_that_is_not_there(self):
+        ran = self.bench("model", "--model", self.folder / "none.gguf")
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("none.gguf", ran.stderr)
+
+    def test_peer(self):
+        peer = self.folder / "llama-bench"
+        peer.write_text(FAKE_PEER)
+        peer.chmod(0o755)
+        out = self.folder / "peer.json"
+        model = paths.resolve_model("tiny-llama", BIN_DIR).path
+        code = bench_peer.main(["--llama-bench", str(peer), "--model", str(model), "--threads",
+                                "1", "--rounds", "1", "--bin-dir", str(BIN_DIR), "--json",
+                                str(out)])
+        self.assertEqual(code, 0)
+        report = json.loads(out.read_text())
+        self.assertEqual([(t["test"], t["depth"]) for t in report["tests"]],
+                         [("prefill", 0), ("decode", 0), ("prefill", 2048), ("decode", 2048)])
+        for test in report["tests"]:
+            self.assertGreater(test["ratio"], 0)
+
+    def test_peer_that_fails(self):
+        self.assertEqual(bench_peer.main(["--llama-bench", "/bin/false", "--model",
+                                          str(self.folder / "none"), "--bin-dir",
+                                          str(BIN_DIR)]), 1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin-dir", type=Path, default=BIN_DIR)
+    args, rest = parser.parse_known_args()
+    BIN_DIR = args.bin_dir
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -1,0 +1,217 @@
+// holdfast-bench: kernels against their floors, and models in tokens a second.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "benchmark/benchmark.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "tests/bench/blas.h"
+#include "tests/bench/cases.h"
+#include "tests/bench/compare.h"
+#include "tests/bench/model_bench.h"
+
+namespace holdfast::bench {
+namespace {
+
+using nlohmann::json;
+
+struct KernelOptions {
+  CompareOptions compare;
+  std::string filter = ".*";
+};
+
+std::string CpuName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+// Of the last minute.
+double Load() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : -1;
+}
+
+bool WriteJson(const std::string& file, const json& value) {
+  std::ofstream out(file);
+  out << value.dump(2) << "\n";
+  out.close();
+  if (out) return true;
+  fmt::print(stderr, "write {} failed\n", file);
+  return false;
+}
+
+json ToJson(const Comparison& c) {
+  return {{"name", c.name},
+          {"floor", c.floor},
+          {"unit", c.unit + "/s"},
+          {"rate", c.rate},
+          {"floor_rate", c.floor_rate},
+          {"ratio", c.ratio},
+          {"ratio_1_thread_cpu_time", c.ratio_1},
+          {"threads_speed", c.threads_speed}};
+}
+
+void Print(const Comparison& c) {
+  if (c.floor.empty()) {
+    fmt::print("{:<62} {:>8.1f} {:>7} {:>8} {:>11} {:>6} {:>6} {:>6.2f}\n",
+               c.name, c.rate, c.unit + "/s", "", "", "", "", c.threads_speed);
+  } else {
+    fmt::print(
+        "{:<62} {:>8.1f} {:>7} {:>8.1f} {:>11} {:>6.2f} {:>6.2f} {:>6.2f}\n",
+        c.name, c.rate, c.unit + "/s", c.floor_rate, c.floor, c.ratio,
+        c.ratio_1, c.threads_speed);
+  }
+  std::fflush(stdout);
+}
+
+double GeometricMean(const std::vector<double>& values) {
+  double logs = 0;
+  for (const double value : values) logs += std::log(value);
+  return std::exp(logs / static_cast<double>(values.size()));
+}
+
+// Over the products of many rows of each weight type.
+json PrintMeans(const std::vector<Comparison>& results) {
+  struct Ratios {
+    std::vector<double> wall, cpu;
+  };
+  std::map<std::string, Ratios> groups;
+  for (const Comparison& c : results) {
+    if (c.floor != "sgemm") continue;
+    Ratios& group = groups[c.name.substr(0, c.name.rfind('/'))];
+    group.wall.push_back(c.ratio);
+    group.cpu.push_back(c.ratio_1);
+  }
+  json means = json::object();
+  for (const auto& [name, ratios] : groups) {
+    const double wall = GeometricMean(ratios.wall);
+    const double cpu = GeometricMean(ratios.cpu);
+    fmt::print("{:<62} {:>36} {:>6.2f} {:>6.2f}\n", name, "geometric mean",
+               wall, cpu);
+    means[name] = {{"ratio", wall}, {"ratio_1_thread_cpu_time", cpu}};
+  }
+  return means;
+}
+
+int Kernels(const KernelOptions& options, const std::string& json_file) {
+  Machine machine;
+  std::vector<CaseSpec> specs = ProductCases(machine);
+  for (auto& more : {AttentionCases(machine), RowCases(machine)}) {
+    specs.insert(specs.end(), more.begin(), more.end());
+  }
+  const std::string target = machine.backend(kThreads).info().target;
+  const double load = Load();
+  fmt::print(
+      "{} ({}), OpenBLAS kernels: {}, {} threads, medians of {} rounds, load "
+      "{:.1f}\n",
+      CpuName(), target, BlasCore(), kThreads, options.compare.rounds, load);
+  fmt::print("{:<62} {:>8} {:>7} {:>8} {:>11} {:>6} {:>6} {:>6}\n", "kernel",
+             "rate", "", "floor", "", "ratio", "1 cpu", "2 vs 1");
+  const std::regex filter(options.filter);
+  std::vector<Comparison> results;
+  for (const CaseSpec& spec : specs) {
+    if (!std::regex_search(spec.name, filter)) continue;
+    results.push_back(Compare(spec, options.compare));
+    Print(results.back());
+  }
+  json report = {{"cpu", CpuName()},
+                 {"target", target},
+                 {"openblas", BlasCore()},
+                 {"threads", kThreads},
+                 {"rounds", options.compare.rounds},
+                 {"load_before", load},
+                 {"load_after", Load()},
+                 {"geometric_means", PrintMeans(results)},
+                 {"kernels", json::array()}};
+  for (const Comparison& c : results) report["kernels"].push_back(ToJson(c));
+  if (json_file.empty() || WriteJson(json_file, report)) return EXIT_SUCCESS;
+  return EXIT_FAILURE;
+}
+
+int Model(const ModelBenchOptions& options, const std::string& json_file) {
+  const double load = Load();
+  const auto bench = RunModelBench(options);
+  if (!bench.ok()) {
+    fmt::print(stderr, "{}\n", std::string(bench.status().message()));
+    return EXIT_FAILURE;
+  }
+  json speeds = json::array();
+  fmt::print("{} on {} ({}), {} threads\n", bench->model, CpuName(),
+             bench->backend, options.threads);
+  for (const ModelSpeed& speed : bench->speeds) {
+    fmt::print("{:<8} {:>6} tokens at depth {:>6} {:>10.1f} tokens/s\n",
+               speed.test, speed.tokens, speed.depth, speed.tokens_per_s);
+    speeds.push_back({{"test", speed.test},
+                      {"tokens", speed.tokens},
+                      {"depth", speed.depth},
+                      {"tokens_per_s", speed.tokens_per_s}});
+  }
+  const json report = {{"model", bench->model}, {"backend", bench->backend},
+                       {"cpu", CpuName()},      {"threads", options.threads},
+                       {"load_before", load},   {"speeds", speeds}};
+  if (json_file.empty() || WriteJson(json_file, report)) return EXIT_SUCCESS;
+  return EXIT_FAILURE;
+}
+
+int Main(int argc, char** argv) {
+  KernelOptions kernel_options;
+  ModelBenchOptions model_options;
+  std::string json_file;
+  CLI::App app("Speed of Holdfast's kernels and models", "holdfast-bench");
+  app.require_subcommand(1);
+  auto* kernels = app.add_subcommand(
+      "kernels", "every kernel against its floor, in alternating runs");
+  kernels->add_option("--rounds", kernel_options.compare.rounds)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  kernels
+      ->add_option("--min-seconds", kernel_options.compare.min_seconds,
+                   "of one measurement")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  kernels->add_option("--filter", kernel_options.filter,
+                      "regular expression for the kernels' names");
+  auto* model = app.add_subcommand("model", "a model file in tokens a second");
+  model->add_option("--model", model_options.file)->required();
+  model->add_option("--threads", model_options.threads)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  model->add_option("--prompt", model_options.prompt, "tokens of a prefill")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  model->add_option("--generate", model_options.generate, "tokens of a decode")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  model
+      ->add_option("--depth", model_options.depths,
+                   "tokens before them; a list with commas")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  for (auto* command : {kernels, model}) {
+    command->add_option("--json", json_file, "file for the results as JSON");
+  }
+  CLI11_PARSE(app, argc, argv);
+  int count = 1;
+  benchmark::Initialize(&count, argv);
+  return kernels->parsed() ? Kernels(kernel_options, json_file)
+                           : Model(model_options, json_file);
+}
+
+}  // namespace
+}  // namespace holdfast::bench
+
+int main(int argc, char** argv) { return holdfast::bench::Main(argc, argv); }
