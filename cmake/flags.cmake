@@ -15,7 +15,11 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(HOLDFAST_CCACHE ccache)
 if(HOLDFAST_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HOLDFAST_CCACHE}")
+  # Paths below the tree count as relative, so that another clone finds the
+  # same objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"
+      CCACHE_NOHASHDIR=1 "${HOLDFAST_CCACHE}")
 endif()
 
 # GCC contracts a*b+c into a fused operation even across intrinsics: cached
