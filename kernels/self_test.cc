@@ -15,6 +15,7 @@ using Take = std::function<void(std::span<const std::byte>)>;
 // More than two blocks of widened weights, and a multiple of every type's
 // block.
 constexpr int kCols = 512;
+constexpr int kScaleBlock = 128;  // of FP8
 // Panels in pairs, one alone and one that is not full.
 constexpr int kOutputs = 150;
 // One, few, and row tiles of which the last is not full.
@@ -91,8 +92,18 @@ Limits SelfTestLimits() {
 Status Products(Backend& backend, WeightType type, const Take& take) {
   Numbers numbers(100 + static_cast<int>(type));
   const auto bytes = numbers.Weights(type, kOutputs);
-  const WeightTensor tensor = {"self-test.weight", type, kOutputs, kCols,
-                               bytes.data(),       {}};
+  WeightTensor tensor;
+  tensor.name = "self-test.weight";
+  tensor.type = type;
+  tensor.rows = kOutputs;
+  tensor.cols = kCols;
+  tensor.data = bytes.data();
+  if (type == WeightType::kF8E4M3) {
+    tensor.scale_rows = kScaleBlock;
+    tensor.scale_cols = kScaleBlock;
+    tensor.scales = numbers.Floats((kOutputs + kScaleBlock - 1) / kScaleBlock *
+                                   (kCols / kScaleBlock));
+  }
   HF_ASSIGN_OR_RETURN(const auto matrix, backend.PackMatrix({&tensor, 1}));
   const auto x = numbers.Floats(kMostProductRows * kCols);
   const auto bias = numbers.Floats(kOutputs);

@@ -15,7 +15,9 @@ namespace holdfast::kernels {
 
 inline constexpr std::array kSelfTestTypes = {
     WeightType::kF32,  WeightType::kF16,  WeightType::kBF16,
-    WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
+    WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+    WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+    WeightType::kQ5_K, WeightType::kQ6_K, WeightType::kF8E4M3};
 
 // Gives each operation's results to `take`, in a fixed order; the caller
 // digests them. Equal bytes on every target and thread count of a backend whose

@@ -15,7 +15,7 @@ namespace holdfast::kernels {
 namespace {
 
 // Changes only with the arithmetic revision, or when the self-test grows.
-constexpr std::uint64_t kExpected = 0xdc82bf617ecc2b0au;
+constexpr std::uint64_t kExpected = 0xb00b5823058e6008u;
 
 std::uint64_t SelfTestDigest(int threads) {
   auto backend = MakeHostBackend({.threads = threads});
