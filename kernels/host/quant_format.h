@@ -62,11 +62,11 @@ constexpr QuantFormat FormatOf(WeightType type) {
 }
 
 // M(name) for each weight type.
-#define HF_EVERY_WEIGHT_TYPE(M)                                           \
-  M(kF32)                                                                 \
-  M(kF16)                                                                 \
-  M(kBF16) M(kQ8_0) M(kQ4_0) M(kQ4_1) M(kQ5_0) M(kQ5_1) M(kQ4_K) M(kQ5_K) \
-      M(kQ6_K) M(kF8E4M3)
+// clang-format off
+#define HF_EVERY_WEIGHT_TYPE(M)                                          \
+  M(kF32) M(kF16) M(kBF16) M(kQ8_0) M(kQ4_0) M(kQ4_1) M(kQ5_0) M(kQ5_1)  \
+  M(kQ4_K) M(kQ5_K) M(kQ6_K) M(kF8E4M3)
+// clang-format on
 
 constexpr bool IsQuantised(WeightType type) { return FormatOf(type).block > 0; }
 
