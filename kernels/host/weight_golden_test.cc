@@ -72,6 +72,7 @@ class Reader {
   }
   std::vector<float> Floats(std::size_t count) {
     std::vector<float> values(count);
+    if (count == 0) return values;
     std::memcpy(values.data(), Take(count * sizeof(float)).data(),
                 count * sizeof(float));
     return values;
