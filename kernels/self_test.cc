@@ -57,7 +57,9 @@ class Numbers {
     const std::size_t number = WeightRowBytes(type, 1);  // 0: quantised
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       std::uint32_t bits = Bits() >> 8;
-      if (number != 0) {
+      if (type == WeightType::kF8E4M3) {
+        bits &= 0xbf;  // magnitudes below 2, no NaN
+      } else if (number != 0) {
         // The byte of sign and exponent: magnitudes below 2.
         if (i % number == number - 1) bits = (bits & 0x83) | 0x3c;
       } else if (i % 2 == 1) {

@@ -15,7 +15,7 @@ namespace holdfast::kernels {
 namespace {
 
 // Changes only with the arithmetic revision, or when the self-test grows.
-constexpr std::uint64_t kExpected = 0xb00b5823058e6008u;
+constexpr std::uint64_t kExpected = 0x3f4da42a0cddcdcdu;
 
 std::uint64_t SelfTestDigest(int threads) {
   auto backend = MakeHostBackend({.threads = threads});
