@@ -7,7 +7,7 @@ class QueueTest(DaemonTest):
     FLAGS = {ENGINE: ["--debug", "--max-queue=1"]}
 
     def test_full(self) -> None:
-        running = self.long_chat(tokens=6000)
+        running = self.long_chat()
         running.wait_first_piece()
         waiting = self.long_chat("I can wait.", tokens=16)
         wait_until("one runs and one waits", lambda: self.load() == 2)
@@ -23,7 +23,7 @@ class QueueTest(DaemonTest):
         self.assert_serves()
 
     def test_a_waiting_client_that_goes_away_leaves_the_queue(self) -> None:
-        running = self.long_chat(tokens=6000)
+        running = self.long_chat()
         running.wait_first_piece()
         calls = []
         waiting = Streaming(lambda on_piece: self.client.generate(

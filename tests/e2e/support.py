@@ -81,9 +81,10 @@ class DaemonTest(unittest.TestCase):
                 "max_tokens": 16, **fields}
         return self.client.generate("/v1/chat/completions", body, on_piece=on_piece)
 
-    def long_chat(self, content: str = "Tell me a long story.", tokens: int = 3000,
+    def long_chat(self, content: str = "Tell me a long story.", tokens: int = 30000,
                   **fields) -> "Streaming":
-        """A stream that runs until well after its first piece."""
+        """A stream that runs until well after its first piece: as long as the
+        generated models' context allows."""
         streaming = Streaming(lambda on_piece: self.chat(
             content, on_piece, max_tokens=tokens, ignore_eos=True, **fields))
         self.addCleanup(streaming.abort)
