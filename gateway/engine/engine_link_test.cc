@@ -334,12 +334,15 @@ TEST_F(EngineLinkTest, DroppedStreamIsCancelled) {
   StartEngine("one");
   StartLink();
   ASSERT_TRUE(WaitReady().ok());
+  std::promise<void> started;
   std::promise<bool> cancelled;
   engine_->SetGenerator([&](const auto&, auto& context, auto&) {
+    started.set_value();
     cancelled.set_value(testing::WaitForCancel(context));
     return grpc::Status::CANCELLED;
   });
   auto stream = Generate();
+  started.get_future().get();  // a call dropped earlier never gets there
   Drop(stream);
   EXPECT_TRUE(cancelled.get_future().get());
 }
