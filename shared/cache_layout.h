@@ -43,6 +43,14 @@ struct CacheLayout {
   std::vector<Section> sections;
   std::uint32_t grid_tokens = 1024;  // prefill chunks start at its multiples
 
+  // Is there state that has absorbed every token and cannot be rewound? A
+  // sequence of such a model is resumed only where a copy of it was taken.
+  bool Recurrent() const {
+    for (const Section& section : sections) {
+      if (section.name != kHLast) return true;
+    }
+    return false;
+  }
   // Bytes of one token row over all views.
   std::uint64_t RowBytes() const {
     std::uint64_t sum = 0;

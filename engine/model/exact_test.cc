@@ -187,7 +187,8 @@ TEST_P(ExactTest, SequencesInOneLaunchDoNotTouchEachOther) {
   }
 }
 
-// Logits asked for the last row alone are those of that row among all.
+// Logits asked for the last row alone are those of that row among all, and so
+// are those made later of what it left in the sections.
 TEST_P(ExactTest, LastLogitsAreTheLastRows) {
   const Loaded loaded = Load(1);
   Model& model = *loaded.model;
@@ -198,10 +199,16 @@ TEST_P(ExactTest, LastLogitsAreTheLastRows) {
   TestSequence sequence(model, 70, kDirty);
   SequenceRows rows = sequence.Next(ids);
   rows.last_logits = last;
+  const float* expected = whole.logits.data() + 69 * vocab;
   ASSERT_TRUE(model.Forward({&rows, 1}).ok());
-  EXPECT_EQ(std::memcmp(last.data(), whole.logits.data() + 69 * vocab,
-                        vocab * sizeof(float)),
-            0);
+  EXPECT_EQ(std::memcmp(last.data(), expected, vocab * sizeof(float)), 0);
+  const std::string sections = sequence.SectionBytes();
+  std::fill(last.begin(), last.end(), 0.0f);
+  ASSERT_TRUE(model.LogitsFromHidden(rows.sections, last).ok());
+  EXPECT_EQ(std::memcmp(last.data(), expected, vocab * sizeof(float)), 0);
+  EXPECT_EQ(sequence.SectionBytes(), sections);
+  EXPECT_FALSE(
+      model.LogitsFromHidden(rows.sections, std::span(last).first(3)).ok());
 }
 
 // All rows and the last once more: more logits than rows prepared for.

@@ -32,6 +32,8 @@ class Llama final : public Model {
   const CacheLayout& layout() const override { return layout_; }
   const kernels::KvShape& kv_shape() const override { return kv_shape_; }
   Status Forward(std::span<const SequenceRows> sequences) override;
+  Status LogitsFromHidden(const std::byte* sections,
+                          std::span<float> logits) override;
 
  private:
   int q_width() const { return config_.heads * config_.head_dim; }
@@ -45,7 +47,7 @@ class Llama final : public Model {
   void Attend(const LlamaLayer& layer, int index);
   void FeedForward(const LlamaLayer& layer);
   void WriteLogits(std::span<const SequenceRows> sequences);
-  void AskLogits(int row, float* out);
+  void AskLogits(const float* hidden, float* out);
   void FlushLogits();
 
   LlamaConfig config_;
@@ -236,10 +238,10 @@ void Llama::FeedForward(const LlamaLayer& layer) {
   backend_.Add(stream_->floats(), narrow, rows_, config_.hidden);
 }
 
-void Llama::AskLogits(int row, float* out) {
-  const std::size_t hidden = config_.hidden;
-  std::memcpy(logit_rows_->floats() + logit_targets_.size() * hidden,
-              stream_->floats() + row * hidden, hidden * sizeof(float));
+void Llama::AskLogits(const float* hidden, float* out) {
+  const std::size_t cols = config_.hidden;
+  std::memcpy(logit_rows_->floats() + logit_targets_.size() * cols, hidden,
+              cols * sizeof(float));
   logit_targets_.push_back(out);
   if (logit_targets_.size() == kLogitRows) FlushLogits();
 }
@@ -263,17 +265,21 @@ void Llama::FlushLogits() {
 
 void Llama::WriteLogits(std::span<const SequenceRows> sequences) {
   const std::size_t vocab = config_.vocab_size;
+  const std::size_t hidden = config_.hidden;
+  const float* stream = stream_->floats();
   logit_targets_.clear();
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const SequenceRows& sequence = sequences[s];
     const RowSpan& span = spans_[s];
     if (!sequence.all_logits.empty()) {
       for (int i = 0; i < span.rows; ++i) {
-        AskLogits(span.first_row + i, sequence.all_logits.data() + i * vocab);
+        AskLogits(stream + (span.first_row + i) * hidden,
+                  sequence.all_logits.data() + i * vocab);
       }
     }
     if (!sequence.last_logits.empty()) {
-      AskLogits(span.first_row + span.rows - 1, sequence.last_logits.data());
+      AskLogits(stream + (span.first_row + span.rows - 1) * hidden,
+                sequence.last_logits.data());
     }
   }
   FlushLogits();
@@ -295,6 +301,20 @@ Status Llama::Forward(std::span<const SequenceRows> sequences) {
                 hidden * sizeof(float));
   }
   WriteLogits(sequences);
+  return backend_.Synchronize();
+}
+
+Status Llama::LogitsFromHidden(const std::byte* sections,
+                               std::span<float> logits) {
+  if (logits.size() != static_cast<std::size_t>(config_.vocab_size)) {
+    return kernels::InvalidArgument(Message("logits: room for ", logits.size(),
+                                            " of ", config_.vocab_size,
+                                            " numbers"));
+  }
+  logit_targets_.clear();
+  // The only section, at its start.
+  AskLogits(reinterpret_cast<const float*>(sections), logits.data());
+  FlushLogits();
   return backend_.Synchronize();
 }
 

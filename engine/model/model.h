@@ -25,7 +25,8 @@ struct SequenceRows {
   std::byte* const* blocks = nullptr;
   // The sequence's live sections (CacheLayout::sections, one after the other,
   // each at a multiple of 64 bytes: SectionOffsets); read at the start (models
-  // with recurrent state), written for the last row. Never null.
+  // with recurrent state; all zeros at position 0), written for the last row.
+  // Never null.
   std::byte* sections = nullptr;
   // vocab_size floats each: for the last row, or for every row; empty: none.
   std::span<float> last_logits;
@@ -55,6 +56,11 @@ class Model {
   // load): writes their token rows, sections and the logits asked for. One
   // thread at a time. No allocation.
   virtual kernels::Status Forward(std::span<const SequenceRows> sequences) = 0;
+
+  // The logits (vocab_size floats) of the row that left `sections`, from its
+  // h_last alone: the bits that its Forward gave or would have given.
+  virtual kernels::Status LogitsFromHidden(const std::byte* sections,
+                                           std::span<float> logits) = 0;
 };
 
 // Byte offset of each section in a sequence's section buffer, and its size.

@@ -18,7 +18,7 @@ std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
 }
 
 // A block is 256 K values, then 256 V values, of eight bytes each.
-std::uint64_t Load(std::byte* const* blocks, int position, int view) {
+std::uint64_t LoadRow(std::byte* const* blocks, int position, int view) {
   std::uint64_t value;
   std::memcpy(&value,
               blocks[position / kBlockTokens] + view * kBlockTokens * 8 +
@@ -27,8 +27,8 @@ std::uint64_t Load(std::byte* const* blocks, int position, int view) {
   return value;
 }
 
-void Store(std::byte* const* blocks, int position, int view,
-           std::uint64_t value) {
+void StoreRow(std::byte* const* blocks, int position, int view,
+              std::uint64_t value) {
   std::memcpy(blocks[position / kBlockTokens] + view * kBlockTokens * 8 +
                   position % kBlockTokens * 8,
               &value, 8);
@@ -102,7 +102,7 @@ void FakeBackend::ZeroBlockRows(const kernels::KvShape&, std::byte* block,
   }
 }
 
-FakeModel::FakeModel() {
+FakeModel::FakeModel(Kind kind) {
   info_ = {.name = "fake",
            .architecture = "fake",
            .vocab_size = kVocab,
@@ -112,15 +112,61 @@ FakeModel::FakeModel() {
            .config_digest_input = "fake",
            .weight_bytes = 0};
   layout_.views = {{"K", 8, 1}, {"V", 8, 1}};
-  layout_.sections = {{kHLast, 32}};
+  if (kind == Kind::kRecurrent) {
+    layout_.sections = {{"running", 8}, {"tail", 24}};
+  }
+  layout_.sections.push_back({kHLast, 32});
+  h_last_offset_ = model::ComputeSectionOffsets(layout_).offsets.back();
   shape_ = {.layers = 1,
             .kv_heads = 1,
             .head_dim = 2,
             .state_type = kernels::StateType::kF32};
 }
 
-void FakeModel::Logits(std::uint64_t row, bool broken,
+FakeModel::State FakeModel::Load(const model::SequenceRows& rows) const {
+  State state;
+  for (int i = 0; i < rows.position; ++i) {
+    const std::uint64_t row = LoadRow(rows.blocks, i, 0);
+    HF_CHECK(LoadRow(rows.blocks, i, 1) == Mix(row, 1));
+    state.below ^= Mix(row, i);
+  }
+  if (!layout_.Recurrent()) return state;
+  std::memcpy(&state.running, rows.sections, 8);
+  std::memcpy(state.tail.data(), rows.sections + 64, 24);
+  return state;
+}
+
+void FakeModel::Store(const State& state, std::uint64_t row,
+                      std::byte* sections) const {
+  for (int i = 0; i < 8; ++i) {
+    const auto value = static_cast<float>(Mix(row, i) >> 44);
+    std::memcpy(sections + h_last_offset_ + 4 * i, &value, 4);
+  }
+  if (!layout_.Recurrent()) return;
+  std::memcpy(sections, &state.running, 8);
+  std::memcpy(sections + 64, state.tail.data(), 24);
+}
+
+std::uint64_t FakeModel::Row(std::int32_t id, int position,
+                             State& state) const {
+  std::uint64_t row =
+      Mix(Mix(state.below, id), static_cast<std::uint64_t>(position));
+  if (layout_.Recurrent()) {
+    const auto& tail = state.tail;
+    row = Mix(Mix(row, state.running), tail[0] + 3 * tail[1] + 7 * tail[2]);
+    state.running = Mix(state.running, id);
+    state.tail = {tail[1], tail[2], static_cast<std::uint64_t>(id) + 1};
+  }
+  state.below ^= Mix(row, position);
+  return row;
+}
+
+void FakeModel::Logits(const std::byte* h_last, bool broken,
                        std::span<float> logits) const {
+  std::array<std::uint32_t, 8> hidden;
+  std::memcpy(hidden.data(), h_last, sizeof(hidden));
+  std::uint64_t row = 0;
+  for (std::uint32_t bits : hidden) row = Mix(row, bits);
   for (int i = 0; i < kVocab; ++i) {
     const auto bits = static_cast<double>(Mix(row, i) >> 40);
     logits[i] = static_cast<float>(bits / (1 << 21) - 4.0);
@@ -136,31 +182,31 @@ kernels::Status FakeModel::Forward(
     if (before_forward) before_forward(rows.position, count);
     ++forwards_;
     rows_forwarded_ += count;
-    std::uint64_t below = 0;
-    for (int i = 0; i < rows.position; ++i) {
-      below ^= Mix(Load(rows.blocks, i, 0), i);
-      HF_CHECK(Load(rows.blocks, i, 1) == Mix(Load(rows.blocks, i, 0), 1));
-    }
+    State state = Load(rows);
     for (int n = 0; n < count; ++n) {
       const int position = rows.position + n;
-      const std::uint64_t row =
-          Mix(Mix(below, rows.ids[n]), static_cast<std::uint64_t>(position));
-      Store(rows.blocks, position, 0, row);
-      Store(rows.blocks, position, 1, Mix(row, 1));
-      below ^= Mix(row, position);
+      const std::uint64_t row = Row(rows.ids[n], position, state);
+      StoreRow(rows.blocks, position, 0, row);
+      StoreRow(rows.blocks, position, 1, Mix(row, 1));
+      const bool last = n + 1 == count;
+      if (!last && rows.all_logits.empty()) continue;
+      Store(state, row, rows.sections);
+      const std::byte* h_last = rows.sections + h_last_offset_;
       const bool broken = broken_position == position;
-      if (n + 1 == count) {
-        for (int i = 0; i < 8; ++i) {
-          const auto value = static_cast<float>(Mix(row, i) >> 44);
-          std::memcpy(rows.sections + 4 * i, &value, 4);
-        }
-        if (!rows.last_logits.empty()) Logits(row, broken, rows.last_logits);
+      if (last && !rows.last_logits.empty()) {
+        Logits(h_last, broken, rows.last_logits);
       }
       if (!rows.all_logits.empty()) {
-        Logits(row, broken, rows.all_logits.subspan(n * kVocab, kVocab));
+        Logits(h_last, broken, rows.all_logits.subspan(n * kVocab, kVocab));
       }
     }
   }
+  return {};
+}
+
+kernels::Status FakeModel::LogitsFromHidden(const std::byte* sections,
+                                            std::span<float> logits) {
+  Logits(sections + h_last_offset_, false, logits);
   return {};
 }
 

@@ -1,9 +1,13 @@
 // A model and a backend for tests of everything around them. A row depends on
 // its id, its position and every row below it *as the blocks hold them*, so a
-// wrong, stale or missing row changes every row and logit after it.
+// wrong, stale or missing row changes every row and logit after it. A recurrent
+// one has two sections besides: a running hash of all tokens, and the last
+// three ids; either of them, wrong, changes every row after it too.
 #ifndef HOLDFAST_ENGINE_TESTING_FAKE_MODEL_H_
 #define HOLDFAST_ENGINE_TESTING_FAKE_MODEL_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,12 +62,16 @@ class FakeModel final : public model::Model {
  public:
   static constexpr int kVocab = 300;
 
-  FakeModel();
+  enum class Kind { kAttentionOnly, kRecurrent };
+
+  explicit FakeModel(Kind kind = Kind::kAttentionOnly);
   const model::ModelInfo& info() const override { return info_; }
   const CacheLayout& layout() const override { return layout_; }
   const kernels::KvShape& kv_shape() const override { return shape_; }
   kernels::Status Forward(
       std::span<const model::SequenceRows> sequences) override;
+  kernels::Status LogitsFromHidden(const std::byte* sections,
+                                   std::span<float> logits) override;
 
   // Called before each Forward with its first position and its rows.
   std::function<void(int position, int rows)> before_forward;
@@ -78,10 +86,22 @@ class FakeModel final : public model::Model {
   int max_context() const { return info_.max_context; }
 
  private:
-  void Logits(std::uint64_t row, bool broken, std::span<float> logits) const;
+  // What precedes a row: the rows below it and, of a recurrent model, its
+  // state.
+  struct State {
+    std::uint64_t below = 0;
+    std::uint64_t running = 0;
+    std::array<std::uint64_t, 3> tail{};
+  };
+  State Load(const model::SequenceRows& rows) const;
+  void Store(const State& state, std::uint64_t row, std::byte* sections) const;
+  std::uint64_t Row(std::int32_t id, int position, State& state) const;
+  void Logits(const std::byte* h_last, bool broken,
+              std::span<float> logits) const;
 
   model::ModelInfo info_;
   CacheLayout layout_;
+  std::size_t h_last_offset_ = 0;
   kernels::KvShape shape_;
   int forwards_ = 0;
   int rows_forwarded_ = 0;
