@@ -146,6 +146,84 @@ struct RowSpan {
   int first_row = 0;  // among the launch's activation rows
   int position = 0;   // absolute position of the first row
   int rows = 0;
+  // The sequence's section buffer (models with recurrent state; else null).
+  // Operations take the offset of what they read and write in it. Spans of one
+  // launch have different buffers.
+  std::byte* sections = nullptr;
+};
+
+// Which key head a value head of a gated delta net reads.
+enum class GdnHeads {
+  kGrouped,  // head / (value_heads / key_heads)
+  kTiled,    // head % key_heads: GGUF files
+};
+
+// Taps of the causal convolution; the last multiplies the row itself.
+inline constexpr int kConvTaps = 4;
+
+// A gated delta net layer. Of each layer a sequence keeps, in its sections,
+// * the tail: the convolution's last inputs, state_type, oldest first:
+//   [kConvTaps - 1][channels];
+// * the state: float, [value head][value_dim / 32][key_dim][32], the numbers of
+//   32 value columns together.
+struct GdnShape {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;      // a multiple of 16, at most 256
+  int value_dim = 0;    // a multiple of 32, at most 256
+  GdnHeads heads = GdnHeads::kGrouped;
+  StateType state_type = StateType::kBF16;
+
+  int KeyWidth() const { return key_heads * key_dim; }
+  int ValueWidth() const { return value_heads * value_dim; }
+  // Of the convolution: [q heads | k heads | v heads].
+  int Channels() const { return 2 * KeyWidth() + ValueWidth(); }
+  // Of a projected row: [q | k | v | z | b | a].
+  int ProjectedWidth() const {
+    return Channels() + ValueWidth() + 2 * value_heads;
+  }
+  std::size_t TailBytes() const {
+    return std::size_t{kConvTaps - 1} * Channels() *
+           (state_type == StateType::kBF16 ? 2 : 4);
+  }
+  std::size_t StateBytes() const {
+    return sizeof(float) * key_dim * ValueWidth();
+  }
+};
+
+// Vectors of one gated delta net layer, in the backend's memory.
+struct GdnWeights {
+  // [tap][channel]. A file's [channel][1][tap] is turned by UploadVector with
+  // a row order: kConvTaps x channels rows of one number.
+  const float* conv = nullptr;
+  // Of each value head: -exp(A_log), at most 0. The loader computes it
+  // (portable::Exp of the widened number, rounded to float); GGUF stores it.
+  const float* decay_rate = nullptr;
+  const float* dt_bias = nullptr;  // of each value head
+  const float* norm = nullptr;     // value_dim
+  float norm_eps = 0.0f;
+};
+
+// Where a layer's tail and state lie in a sequence's sections, in bytes; the
+// state at a multiple of 64.
+struct GdnPlace {
+  std::size_t tail = 0;
+  std::size_t state = 0;
+};
+
+// The routed experts of a feed-forward block.
+struct MoeShape {
+  int experts = 0;
+  int top_k = 0;
+  bool normalise = true;  // the chosen experts' weights sum to 1
+  int hidden = 0;
+  int ffn = 0;  // of one expert
+};
+
+// One expert, as a dense block has its matrices.
+struct ExpertWeights {
+  const Matrix* gate_up = nullptr;  // 2 ffn x hidden, the gate's rows first
+  const Matrix* down = nullptr;     // hidden x ffn
 };
 
 // The largest launch that will come; Prepare sizes all scratch from it.
@@ -156,6 +234,8 @@ struct Limits {
   int max_heads = 0;
   int max_head_dim = 0;
   int max_positions = 0;
+  GdnShape gdn = {};  // heads 0: the model has none
+  MoeShape moe = {};  // experts 0: the model has none
 };
 
 struct BackendInfo {
@@ -218,6 +298,38 @@ class Backend {
   // out[r][i] = silu(gate_up[r][i]) * gate_up[r][cols + i]
   virtual void SiluMul(const float* gate_up, int rows, int cols,
                        float* out) = 0;
+
+  // ---- gated attention, gated delta net ----
+  // x[r][i] *= sigmoid(gate[r][i]); rows of x are `cols` apart, those of gate
+  // gate_stride. Gated attention's q_proj has each head's query rows, then its
+  // gate rows: packed with a row order that puts all queries first, q stays as
+  // Attention wants it and the gates follow.
+  virtual void SigmoidMul(float* x, const float* gate, int gate_stride,
+                          int rows, int cols) = 0;
+  // One layer from its projected rows (GdnShape::ProjectedWidth, row_stride
+  // apart) to the rows that the output projection takes:
+  // out[r][value head][value_dim]. Inputs of the convolution are rounded to the
+  // state type before any use; q and k are normalised; the recurrence is
+  // sequential; the output is normed and gated by silu(z). Each span starts
+  // from its sections' tail and state and leaves there those after its last
+  // row; a span at position 0 starts from zeros whatever they hold.
+  virtual void GatedDeltaNet(const GdnShape& shape, const GdnWeights& weights,
+                             const GdnPlace& place, const float* projected,
+                             int row_stride, std::span<const RowSpan> spans,
+                             float* out) = 0;
+
+  // ---- experts ----
+  // out[r] = sum over the experts of the top_k largest logits of row r (ties to
+  // the lower id), ids ascending, of softmax weight x expert(x[r]). x and out:
+  // [rows][hidden], not the same memory. Rows of logits are logits_stride
+  // apart: the shared expert's gate can be the router matrix's last row.
+  virtual void MoeExperts(const MoeShape& shape,
+                          std::span<const ExpertWeights> experts,
+                          const float* logits, int logits_stride,
+                          const float* x, int rows, float* out) = 0;
+  // x[r] += sigmoid(gate[r x gate_stride]) * y[r]
+  virtual void AddGated(float* x, const float* y, const float* gate,
+                        int gate_stride, int rows, int cols) = 0;
 
   // ---- blocks: `parts` runs of 256 tokens x part_token_bytes ----
   // Copies the granules that hold the first `rows` rows of a block.

@@ -12,6 +12,8 @@ KernelTables ChooseKernels() {
   tables.product = ChooseProductKernels();
   tables.row = ChooseRowKernels();
   tables.attention = ChooseAttentionKernels();
+  tables.gate = ChooseGateKernels();
+  tables.gdn = ChooseGdnKernels();
   const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   // Better targets have lower bits.
   tables.target = hwy::TargetName(usable & -usable);

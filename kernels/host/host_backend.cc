@@ -7,9 +7,11 @@
 
 #include "kernels/float16.h"
 #include "kernels/host/attention.h"
+#include "kernels/host/gdn.h"
 #include "kernels/host/kernel_tables.h"
 #include "kernels/host/kv_rows.h"
 #include "kernels/host/memory.h"
+#include "kernels/host/moe.h"
 #include "kernels/host/packed_matrix.h"
 #include "kernels/host/products.h"
 #include "kernels/host/rope_table.h"
@@ -30,8 +32,11 @@ class HostBackend final : public Backend {
   HostBackend(const KernelTables& kernels, int threads)
       : pool_(threads),
         rows_(*kernels.row),
+        gates_(*kernels.gate),
         products_(*kernels.product, pool_),
-        attention_(*kernels.attention, pool_) {
+        attention_(*kernels.attention, pool_),
+        gdn_(*kernels.gdn, pool_),
+        moe_(*kernels.gate, *kernels.row, products_, pool_) {
     info_ = {"host", kernels.target, Exactness::kRowInvariant,
              kArithmeticRevision, threads};
   }
@@ -40,7 +45,9 @@ class HostBackend final : public Backend {
 
   Status Prepare(const Limits& limits) override {
     HF_RETURN_IF_ERROR(products_.Prepare(limits));
-    return attention_.Prepare(limits);
+    HF_RETURN_IF_ERROR(attention_.Prepare(limits));
+    HF_RETURN_IF_ERROR(gdn_.Prepare(limits));
+    return moe_.Prepare(limits);
   }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(std::size_t bytes) override {
@@ -84,6 +91,18 @@ class HostBackend final : public Backend {
                  std::span<const RowSpan> spans, float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
 
+  void SigmoidMul(float* x, const float* gate, int gate_stride, int rows,
+                  int cols) override;
+  void GatedDeltaNet(const GdnShape& shape, const GdnWeights& weights,
+                     const GdnPlace& place, const float* projected,
+                     int row_stride, std::span<const RowSpan> spans,
+                     float* out) override;
+  void MoeExperts(const MoeShape& shape, std::span<const ExpertWeights> experts,
+                  const float* logits, int logits_stride, const float* x,
+                  int rows, float* out) override;
+  void AddGated(float* x, const float* y, const float* gate, int gate_stride,
+                int rows, int cols) override;
+
   void CopyBlockRows(const KvShape& shape, const std::byte* from, int rows,
                      std::byte* to) override {
     CopyRows(shape, from, rows, to);
@@ -110,8 +129,11 @@ class HostBackend final : public Backend {
   ThreadPool pool_;
   HostArena weights_;
   const RowKernels& rows_;
+  const GateKernels& gates_;
   HostProducts products_;
   HostAttention attention_;
+  HostGdn gdn_;
+  HostMoe moe_;
 };
 
 StatusOr<std::unique_ptr<Buffer>> HostBackend::UploadVector(
@@ -232,6 +254,42 @@ void HostBackend::SiluMul(const float* gate_up, int rows, int cols,
   ForRows(rows, [&](int row) {
     const float* gate = gate_up + std::int64_t{row} * 2 * cols;
     rows_.silu_mul(gate, gate + cols, cols, out + std::int64_t{row} * cols);
+  });
+}
+
+void HostBackend::SigmoidMul(float* x, const float* gate, int gate_stride,
+                             int rows, int cols) {
+  const DefinedFloatMode float_mode;
+  ForRows(rows, [&](int row) {
+    gates_.sigmoid_mul(gate + std::int64_t{row} * gate_stride, cols,
+                       x + std::int64_t{row} * cols);
+  });
+}
+
+void HostBackend::GatedDeltaNet(const GdnShape& shape,
+                                const GdnWeights& weights,
+                                const GdnPlace& place, const float* projected,
+                                int row_stride, std::span<const RowSpan> spans,
+                                float* out) {
+  const DefinedFloatMode float_mode;
+  gdn_.Run({shape, weights, place, projected, row_stride, spans, out});
+}
+
+void HostBackend::MoeExperts(const MoeShape& shape,
+                             std::span<const ExpertWeights> experts,
+                             const float* logits, int logits_stride,
+                             const float* x, int rows, float* out) {
+  const DefinedFloatMode float_mode;
+  moe_.Run({shape, experts, logits, logits_stride, x, rows, out});
+}
+
+void HostBackend::AddGated(float* x, const float* y, const float* gate,
+                           int gate_stride, int rows, int cols) {
+  const DefinedFloatMode float_mode;
+  ForRows(rows, [&](int row) {
+    const std::int64_t at = std::int64_t{row} * cols;
+    gates_.add_gated(y + at, gate[std::int64_t{row} * gate_stride], cols,
+                     x + at);
   });
 }
 

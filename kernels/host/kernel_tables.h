@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/host/gdn_kernels.h"
 #include "kernels/host/packed_matrix.h"
 
 namespace holdfast::kernels {
@@ -67,6 +68,19 @@ struct RowKernels {
   // cos and sin hold rotary_dims / 2 numbers each.
   void (*rope)(float* head, const float* cos, const float* sin,
                int rotary_dims);
+};
+
+// Gates and the router, one row at a time.
+struct GateKernels {
+  // x[i] *= sigmoid(gate[i])
+  void (*sigmoid_mul)(const float* gate, int cols, float* x);
+  // x[i] = fma(y[i], weight, x[i])
+  void (*add_scaled)(const float* y, float weight, int cols, float* x);
+  // The same with weight = sigmoid(gate).
+  void (*add_gated)(const float* y, float gate, int cols, float* x);
+  // Turns scores into softmax weights relative to the largest and returns their
+  // lane sum. There is room for the next multiple of 16.
+  float (*router)(float* scores, int experts);
 };
 
 // One row's attention over keys of one absolute tile, and their combination.
@@ -132,6 +146,8 @@ struct KernelTables {
   const ProductKernels* product = nullptr;
   const RowKernels* row = nullptr;
   const AttentionKernels* attention = nullptr;
+  const GateKernels* gate = nullptr;
+  const GdnKernels* gdn = nullptr;
   const char* target = "";
 };
 
@@ -139,6 +155,7 @@ struct KernelTables {
 const ProductKernels* ChooseProductKernels();
 const RowKernels* ChooseRowKernels();
 const AttentionKernels* ChooseAttentionKernels();
+const GateKernels* ChooseGateKernels();
 
 // All of them; pointers are null where the machine has no fused multiply-add.
 KernelTables ChooseKernels();

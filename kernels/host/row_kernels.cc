@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "kernels/host/kernel_tables.h"
+#include "kernels/host/square_sum-inl.h"
 #include "kernels/host/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,30 +14,10 @@ namespace holdfast::kernels {
 namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
-// Virtual lane i sums the squares of x[i], x[16 + i], ... in that order.
-void SquareLanes(const float* x, int cols, float* lanes) {
-  const DF d;
-  const int step = LaneCount();
-  const int whole = cols / kVirtualLanes * kVirtualLanes;
-  for (int lane = 0; lane < kVirtualLanes; lane += step) {
-    VF sum = hn::Zero(d);
-    for (int k = 0; k < whole; k += kVirtualLanes) {
-      const VF v = hn::LoadU(d, x + k + lane);
-      sum = hn::MulAdd(v, v, sum);
-    }
-    hn::StoreU(sum, d, lanes + lane);
-  }
-  for (int k = whole; k < cols; ++k) {
-    lanes[k - whole] = std::fma(x[k], x[k], lanes[k - whole]);
-  }
-}
-
 void RmsNorm(const float* x, const float* weight, float eps, int cols,
              float* out) {
   const DF d;
-  float lanes[kVirtualLanes];
-  SquareLanes(x, cols, lanes);
-  const float mean = TreeSum(lanes) / static_cast<float>(cols);
+  const float mean = SquareSum(x, cols) / static_cast<float>(cols);
   const float scale = 1.0f / std::sqrt(mean + eps);
   const VF scales = hn::Set(d, scale);
   const int step = LaneCount();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/float16.h"
 
@@ -222,6 +223,38 @@ Numbers Attention(const AttentionShape& shape, const double* q,
 
 double SiluMul(double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double Softplus(double x) {
+  return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+}
+
+Numbers MoeExperts(const MoeShape& shape, const std::vector<Expert>& experts,
+                   const Numbers& logits, const Numbers& x) {
+  std::vector<int> ids(shape.experts);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int a, int b) { return logits[a] > logits[b]; });
+  double all = 0;
+  for (const int id : ids) all += std::exp(logits[id]);
+  double chosen = 0;
+  for (int j = 0; j < shape.top_k; ++j) chosen += std::exp(logits[ids[j]]);
+  Numbers out(shape.hidden);
+  for (int j = 0; j < shape.top_k; ++j) {
+    const Expert& expert = experts[ids[j]];
+    const Numbers wide = MatMul(expert.gate_up, shape.hidden, x, {});
+    Numbers middle;
+    for (int i = 0; i < shape.ffn; ++i) {
+      middle.push_back(SiluMul(wide[i], wide[shape.ffn + i]));
+    }
+    const Numbers y = MatMul(expert.down, shape.ffn, middle, {});
+    const double weight =
+        std::exp(logits[ids[j]]) / (shape.normalise ? chosen : all);
+    for (int i = 0; i < shape.hidden; ++i) out[i] += weight * y[i];
+  }
+  return out;
 }
 
 }  // namespace holdfast::kernels::reference

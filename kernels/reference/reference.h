@@ -43,6 +43,20 @@ Numbers Attention(const AttentionShape& shape, const double* q,
 // silu(gate) * up, element by element.
 double SiluMul(double gate, double up);
 
+double Sigmoid(double x);
+
+// log(1 + e^x)
+double Softplus(double x);
+
+// An expert's matrices, [2 ffn][hidden] and [hidden][ffn].
+struct Expert {
+  Numbers gate_up;
+  Numbers down;
+};
+// One row through the experts of its top_k largest logits.
+Numbers MoeExperts(const MoeShape& shape, const std::vector<Expert>& experts,
+                   const Numbers& logits, const Numbers& x);
+
 }  // namespace holdfast::kernels::reference
 
 #endif  // HOLDFAST_KERNELS_REFERENCE_REFERENCE_H_

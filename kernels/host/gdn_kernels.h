@@ -1,0 +1,67 @@
+// Inner loops of the gated delta net, one table for every instruction set.
+#ifndef HOLDFAST_KERNELS_HOST_GDN_KERNELS_H_
+#define HOLDFAST_KERNELS_HOST_GDN_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace holdfast::kernels {
+
+// Value columns whose state lies together.
+inline constexpr int kStripe = 32;
+
+// One head's channels of the convolution, over the rows of one span.
+struct GdnConvHead {
+  const float* in = nullptr;  // of row 0
+  std::int64_t in_stride = 0;
+  int rows = 0;
+  int dims = 0;
+  // [tap][channels] and [kConvTaps - 1][channels], from the head's first
+  // channel.
+  const float* weights = nullptr;
+  std::byte* tail = nullptr;
+  std::int64_t channels = 0;
+  StateType state_type = StateType::kBF16;
+  bool from_zero = false;  // the tail's bytes are not used
+  bool normalise = false;
+  float scale = 1.0f;    // after the norm
+  float* out = nullptr;  // [row][dims]
+};
+
+// The state of one or two stripes and the rows that pass over it.
+struct GdnStripes {
+  float* state = nullptr;  // [stripe][key_dim][kStripe]
+  int stripes = 1;
+  int key_dim = 0;
+  int rows = 0;
+  bool from_zero = false;    // the state's bytes are not used
+  const float* q = nullptr;  // [row][key_dim]
+  const float* k = nullptr;
+  float* v = nullptr;  // columns of the stripes; the outputs replace them
+  std::int64_t v_stride = 0;
+  const float* beta = nullptr;  // [row]
+  const float* decay = nullptr;
+};
+
+struct GdnKernels {
+  // Stripes that `recur` takes at a time where there are as many.
+  int stripes;
+  // Leaves the tail that follows the last row.
+  void (*conv)(const GdnConvHead& head);
+  // One row: beta and decay of its heads, `stride` apart.
+  void (*gates)(const float* b, const float* a, const GdnWeights& weights,
+                int heads, std::int64_t stride, float* beta, float* decay);
+  void (*recur)(const GdnStripes& stripes);
+  // One head of one row.
+  void (*gated_norm)(const float* x, const float* z, const float* weight,
+                     float eps, int dims, float* out);
+};
+
+// Of the best target that this machine and Highway's mask of targets allow.
+const GdnKernels* ChooseGdnKernels();
+
+}  // namespace holdfast::kernels
+
+#endif  // HOLDFAST_KERNELS_HOST_GDN_KERNELS_H_
