@@ -87,10 +87,10 @@ void HostAttention::RunMany(const AttentionCall& call, const RowSpan& span) {
   const int chunks = (rows + kPrefillRows - 1) / kPrefillRows;
   pool_.For(chunks * call.shape.kv_heads, [&](int task, int thread) {
     PrefillChunk chunk = whole;
-    // Later rows see more keys: the longest tasks first.
-    chunk.first_row = (chunks - 1 - task / call.shape.kv_heads) * kPrefillRows;
+    // Later rows see more keys: the longest tasks of a KV head first.
+    chunk.first_row = (chunks - 1 - task % chunks) * kPrefillRows;
     chunk.rows = std::min(kPrefillRows, rows - chunk.first_row);
-    chunk.kv_head = task % call.shape.kv_heads;
+    chunk.kv_head = task / chunks;
     chunk.scratch = thread_scratch_.floats() + thread * thread_floats_;
     kernels_.prefill(chunk);
   });

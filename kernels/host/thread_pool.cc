@@ -51,7 +51,7 @@ DefinedFloatMode::~DefinedFloatMode() {
 }
 #endif
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(threads) {
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { WorkerMain(thread); });
   }
@@ -69,10 +69,14 @@ void ThreadPool::Run(int count, Task task, const void* body) {
     for (int index = 0; index < count; ++index) task(body, index, 0);
     return;
   }
-  count_ = count;
   task_ = task;
   body_ = body;
-  next_.store(0, std::memory_order_relaxed);
+  const std::int64_t threads = this->threads();
+  for (std::int64_t t = 0; t < threads; ++t) {
+    shares_[t].next.store(static_cast<int>(count * t / threads),
+                          std::memory_order_relaxed);
+    shares_[t].end = static_cast<int>(count * (t + 1) / threads);
+  }
   gate_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1);
   epoch_.notify_all();
@@ -92,10 +96,14 @@ void ThreadPool::Run(int count, Task task, const void* body) {
 }
 
 void ThreadPool::TakeTasks(int thread) {
-  for (;;) {
-    const int index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= count_) return;
-    task_(body_, index, thread);
+  const int threads = this->threads();
+  for (int i = 0; i < threads; ++i) {
+    Share& share = shares_[(thread + i) % threads];
+    for (;;) {
+      const int index = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (index >= share.end) break;
+      task_(body_, index, thread);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #define HOLDFAST_KERNELS_HOST_THREAD_POOL_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -36,6 +37,8 @@ class ThreadPool {
 
   // Calls body(index, thread) once for every index in [0, count), in any order
   // on any thread, `thread` in [0, threads()); returns when all have returned.
+  // Each thread goes upwards through a share of its own, as memory is read
+  // fastest, then through what others have left of theirs.
   // Everything written before is seen inside, everything written inside is
   // seen after. One caller at a time; body must not throw or call For.
   template <typename Body>
@@ -57,17 +60,26 @@ class ThreadPool {
   bool EnterLoop();
   void LeaveLoop();
 
-  // Bit 31: the loop is open; below: workers inside. A worker that comes late
-  // finds it closed and is not waited for.
-  std::atomic<std::uint32_t> gate_{0};
-  std::atomic<std::uint32_t> epoch_{0};  // raised for every loop, and to stop
+  // Threads that write one line of memory by turns wait for each other.
+  static constexpr std::size_t kLineBytes = 64;
+
+  // The indices of one thread that nobody has taken.
+  struct alignas(kLineBytes) Share {
+    std::atomic<int> next{0};
+    int end = 0;
+  };
+
+  // Raised for every loop, and to stop.
+  alignas(kLineBytes) std::atomic<std::uint32_t> epoch_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<int> next_{0};
   // Written while the gate is closed and empty, read inside it.
-  int count_ = 0;
   Task task_ = nullptr;
   const void* body_ = nullptr;
-  std::vector<std::thread> workers_;
+  std::vector<Share> shares_;
+  // Bit 31: the loop is open; below: workers inside. A worker that comes late
+  // finds it closed and is not waited for.
+  alignas(kLineBytes) std::atomic<std::uint32_t> gate_{0};
+  alignas(kLineBytes) std::vector<std::thread> workers_;
 };
 
 }  // namespace holdfast::kernels

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 namespace holdfast::kernels {
@@ -37,6 +40,27 @@ TEST(ThreadPoolTest, LoopSeesWhatThePreviousWrote) {
     values = next;
   }
   for (const long value : values) EXPECT_EQ(value, 500);
+}
+
+// A thread that is held up holds up nothing but the index it is at.
+TEST(ThreadPoolTest, OthersFinishTheShareOfAThread) {
+  constexpr int kCount = 12;
+  ThreadPool pool(2);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int done = 0;
+  bool seen = false;
+  pool.For(kCount, [&](int index, int) {
+    std::unique_lock lock(mutex);
+    if (index == 0) {
+      seen = changed.wait_for(lock, std::chrono::seconds(60),
+                              [&] { return done == kCount - 1; });
+      return;
+    }
+    ++done;
+    changed.notify_all();
+  });
+  EXPECT_TRUE(seen);
 }
 
 // Tells rounding modes apart by what the vector unit does, which is what
