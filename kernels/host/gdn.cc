@@ -8,12 +8,14 @@
 namespace holdfast::kernels {
 namespace {
 
-// Rows whose gates or norms one task computes.
-constexpr int kRowsPerTask = 16;
+// Rows of a pass: their convolved heads stay in the outer caches between the
+// steps.
+constexpr int kPassRows = 256;
+// Spans of up to this many rows are decode rows: each head goes through all
+// steps on one thread.
+constexpr int kFewRows = 8;
 constexpr int kMostDim = 256;
 constexpr int kKeyUnit = 16;
-
-int Tasks(int rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
 
 int KeyHead(const GdnShape& shape, int value_head) {
   return shape.heads == GdnHeads::kTiled
@@ -21,12 +23,15 @@ int KeyHead(const GdnShape& shape, int value_head) {
              : value_head / (shape.value_heads / shape.key_heads);
 }
 
-int LaunchRows(std::span<const RowSpan> spans) {
-  int rows = 0;
-  for (const RowSpan& span : spans) {
-    rows = std::max(rows, span.first_row + span.rows);
-  }
-  return rows;
+// The j-th value head of a key head.
+int ValueHead(const GdnShape& shape, int key_head, int j) {
+  return shape.heads == GdnHeads::kTiled
+             ? key_head + j * shape.key_heads
+             : key_head * (shape.value_heads / shape.key_heads) + j;
+}
+
+std::int64_t At(int index, int stride) {
+  return static_cast<std::int64_t>(index) * stride;
 }
 
 Status CheckShape(const GdnShape& shape) {
@@ -54,36 +59,124 @@ Status HostGdn::Prepare(const Limits& limits) {
   const GdnShape& shape = limits.gdn;
   if (shape.key_heads == 0 && shape.value_heads == 0) return OkStatus();
   HF_RETURN_IF_ERROR(CheckShape(shape));
+  pass_rows_ = std::clamp(limits.max_rows, 1, kPassRows);
+  pieces_.reserve(pass_rows_);
   const std::size_t row_floats = shape.Channels() + 2 * shape.value_heads;
-  HF_ASSIGN_OR_RETURN(
-      scratch_, HostMemory::Make(limits.max_rows * row_floats * sizeof(float),
-                                 "gated delta net rows"));
+  HF_ASSIGN_OR_RETURN(scratch_,
+                      HostMemory::Make(pass_rows_ * row_floats * sizeof(float),
+                                       "gated delta net rows"));
   return OkStatus();
 }
 
-HostGdn::Rows HostGdn::Carve(const GdnCall& call) const {
-  const GdnShape& shape = call.shape;
-  Rows rows;
-  rows.count = LaunchRows(call.spans);
-  const std::ptrdiff_t count = rows.count;
+GdnRows HostGdn::Carve(const GdnShape& shape, int count) const {
+  GdnRows rows;
+  rows.count = count;
   rows.q = scratch_.floats();
-  rows.k = rows.q + count * shape.KeyWidth();
-  rows.v = rows.k + count * shape.KeyWidth();
-  rows.beta = rows.v + count * shape.ValueWidth();
-  rows.decay = rows.beta + count * shape.value_heads;
+  rows.k = rows.q + At(count, shape.KeyWidth());
+  rows.v = rows.k + At(count, shape.KeyWidth());
+  rows.beta = rows.v + At(count, shape.ValueWidth());
+  rows.decay = rows.beta + At(count, shape.value_heads);
   return rows;
 }
 
-void HostGdn::Run(const GdnCall& call) {
-  const Rows rows = Carve(call);
-  Inputs(call, rows);
-  Recur(call, rows);
-  Norm(call, rows);
+void HostGdn::TakePieces(const GdnCall& call, std::size_t& span, int& row) {
+  pieces_.clear();
+  int taken = 0;
+  while (span < call.spans.size() && taken < pass_rows_) {
+    GdnPiece piece = {call.spans[span], taken};
+    const int rest = piece.span.rows - row;
+    piece.span.first_row += row;
+    piece.span.position += row;
+    piece.span.rows = std::min(rest, pass_rows_ - taken);
+    pieces_.push_back(piece);
+    taken += piece.span.rows;
+    row += piece.span.rows;
+    if (piece.span.rows == rest) {
+      row = 0;
+      ++span;
+    }
+  }
 }
 
-// Head `head` of [q heads | k heads | v heads].
-void HostGdn::ConvHead(const GdnCall& call, const Rows& rows,
-                       const RowSpan& span, int head) {
+void HostGdn::Run(const GdnCall& call) {
+  std::size_t span = 0;
+  int row = 0;
+  while (span < call.spans.size()) {
+    TakePieces(call, span, row);
+    int count = 0;
+    int longest = 0;
+    for (const GdnPiece& piece : pieces_) {
+      count += piece.span.rows;
+      longest = std::max(longest, piece.span.rows);
+    }
+    const GdnRows rows = Carve(call.shape, count);
+    if (longest <= kFewRows) {
+      RunHeads(call, rows);
+    } else {
+      RunSteps(call, rows);
+    }
+  }
+}
+
+void HostGdn::RunSteps(const GdnCall& call, const GdnRows& rows) {
+  const GdnShape& shape = call.shape;
+  const int conv_heads = 2 * shape.key_heads + shape.value_heads;
+  const int pieces = static_cast<int>(pieces_.size());
+  // One task more of each piece for its gates.
+  pool_.For(pieces * (conv_heads + 1), [&](int task, int) {
+    const GdnPiece& piece = pieces_[task / (conv_heads + 1)];
+    const int head = task % (conv_heads + 1);
+    if (head < conv_heads) {
+      ConvHead(call, rows, piece, head);
+    } else {
+      Gates(call, rows, piece, 0, shape.value_heads);
+    }
+  });
+  Recur(call, pieces_, rows);
+  pool_.For(pieces * shape.value_heads, [&](int task, int) {
+    Norm(call, rows, pieces_[task / shape.value_heads],
+         task % shape.value_heads);
+  });
+}
+
+void HostGdn::Recur(const GdnCall& call, std::span<const GdnPiece> pieces,
+                    const GdnRows& rows) {
+  const GdnShape& shape = call.shape;
+  const int stripes = shape.value_dim / kStripe;
+  const int group = kernels_.stripes;
+  const int groups = (stripes + group - 1) / group;
+  const int piece_tasks = groups * shape.value_heads;
+  const int tasks = piece_tasks * static_cast<int>(pieces.size());
+  pool_.For(tasks, [&](int task, int) {
+    const int stripe = task % groups * group;
+    RecurStripes(call, rows, pieces[task / piece_tasks],
+                 task % piece_tasks / groups, stripe,
+                 std::min(group, stripes - stripe));
+  });
+}
+
+void HostGdn::RunHeads(const GdnCall& call, const GdnRows& rows) {
+  const GdnShape& shape = call.shape;
+  const int key_heads = shape.key_heads;
+  const int tasks = key_heads * static_cast<int>(pieces_.size());
+  pool_.For(tasks, [&](int task, int) {
+    const GdnPiece& piece = pieces_[task / key_heads];
+    const int key = task % key_heads;
+    ConvHead(call, rows, piece, key);
+    ConvHead(call, rows, piece, key_heads + key);
+    for (int j = 0; j < shape.value_heads / key_heads; ++j) {
+      const int head = ValueHead(shape, key, j);
+      ConvHead(call, rows, piece, 2 * key_heads + head);
+      Gates(call, rows, piece, head, 1);
+      RecurStripes(call, rows, piece, head, 0, shape.value_dim / kStripe);
+      Norm(call, rows, piece, head);
+    }
+  });
+}
+
+void HostGdn::ConvHead(const GdnCall& call, const GdnRows& rows,
+                       const GdnPiece& piece, int head) const {
+  const RowSpan& span = piece.span;
   const GdnShape& shape = call.shape;
   const bool is_value = head >= 2 * shape.key_heads;
   const int dims = is_value ? shape.value_dim : shape.key_dim;
@@ -91,9 +184,7 @@ void HostGdn::ConvHead(const GdnCall& call, const Rows& rows,
   const int channel =
       is_value ? 2 * shape.KeyWidth() + value_head * dims : head * dims;
   GdnConvHead conv;
-  conv.in = call.projected +
-            static_cast<std::int64_t>(span.first_row) * call.row_stride +
-            channel;
+  conv.in = call.projected + At(span.first_row, call.row_stride) + channel;
   conv.in_stride = call.row_stride;
   conv.rows = span.rows;
   conv.dims = dims;
@@ -109,86 +200,63 @@ void HostGdn::ConvHead(const GdnCall& call, const Rows& rows,
         static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.key_dim)));
   }
   // k's rows follow q's, and v's follow k's.
-  conv.out = rows.q + static_cast<std::int64_t>(rows.count) * channel +
-             static_cast<std::int64_t>(span.first_row) * dims;
+  conv.out = rows.q + At(rows.count, channel) + At(piece.row, dims);
   kernels_.conv(conv);
 }
 
-void HostGdn::Inputs(const GdnCall& call, const Rows& rows) {
+void HostGdn::Gates(const GdnCall& call, const GdnRows& rows,
+                    const GdnPiece& piece, int head, int heads) const {
   const GdnShape& shape = call.shape;
-  const int heads = 2 * shape.key_heads + shape.value_heads;
-  const int conv_tasks = heads * static_cast<int>(call.spans.size());
-  pool_.For(conv_tasks + Tasks(rows.count), [&](int task, int) {
-    if (task < conv_tasks) {
-      ConvHead(call, rows, call.spans[task / heads], task % heads);
-      return;
-    }
-    const int first = (task - conv_tasks) * kRowsPerTask;
-    const int end = std::min(rows.count, first + kRowsPerTask);
-    for (int row = first; row < end; ++row) {
-      const float* b = call.projected +
-                       static_cast<std::int64_t>(row) * call.row_stride +
-                       shape.Channels() + shape.ValueWidth();
-      kernels_.gates(b, b + shape.value_heads, call.weights, shape.value_heads,
-                     rows.count, rows.beta + row, rows.decay + row);
-    }
-  });
+  const float* b = call.projected + At(piece.span.first_row, call.row_stride) +
+                   shape.Channels() + shape.ValueWidth() + head;
+  const std::int64_t first = At(head, rows.count) + piece.row;
+  for (int r = 0; r < piece.span.rows; ++r, b += call.row_stride) {
+    kernels_.gates(b, b + shape.value_heads, call.weights.decay_rate + head,
+                   call.weights.dt_bias + head, heads, rows.count,
+                   rows.beta + first + r, rows.decay + first + r);
+  }
 }
 
-void HostGdn::Recur(const GdnCall& call, const Rows& rows) {
+void HostGdn::RecurStripes(const GdnCall& call, const GdnRows& rows,
+                           const GdnPiece& piece, int head, int stripe,
+                           int stripes) const {
+  const RowSpan& span = piece.span;
   const GdnShape& shape = call.shape;
-  const int stripes = shape.value_dim / kStripe;
-  const int group = kernels_.stripes;
-  const int groups = (stripes + group - 1) / group;
-  const int span_tasks = groups * shape.value_heads;
-  const int tasks = span_tasks * static_cast<int>(call.spans.size());
-  pool_.For(tasks, [&](int task, int) {
-    const RowSpan& span = call.spans[task / span_tasks];
-    const int head = task % span_tasks / groups;
-    const int stripe = task % groups * group;
-    const std::int64_t key_row =
-        static_cast<std::int64_t>(KeyHead(shape, head)) * rows.count +
-        span.first_row;
-    const std::int64_t value_row =
-        static_cast<std::int64_t>(head) * rows.count + span.first_row;
-    GdnStripes part;
-    part.state = reinterpret_cast<float*>(span.sections + call.place.state) +
-                 static_cast<std::int64_t>(head * stripes + stripe) *
-                     shape.key_dim * kStripe;
-    part.stripes = std::min(group, stripes - stripe);
-    part.key_dim = shape.key_dim;
-    part.rows = span.rows;
-    part.from_zero = span.position == 0;
-    part.q = rows.q + key_row * shape.key_dim;
-    part.k = rows.k + key_row * shape.key_dim;
-    part.v = rows.v + value_row * shape.value_dim + stripe * kStripe;
-    part.v_stride = shape.value_dim;
-    part.beta = rows.beta + value_row;
-    part.decay = rows.decay + value_row;
-    kernels_.recur(part);
-  });
+  const std::int64_t key_row = At(KeyHead(shape, head), rows.count) + piece.row;
+  const std::int64_t value_row = At(head, rows.count) + piece.row;
+  GdnStripes part;
+  part.state = reinterpret_cast<float*>(span.sections + call.place.state) +
+               At(head, shape.key_dim * shape.value_dim) +
+               At(stripe, shape.key_dim * kStripe);
+  part.stripes = stripes;
+  part.key_dim = shape.key_dim;
+  part.rows = span.rows;
+  part.from_zero = span.position == 0;
+  part.q = rows.q + key_row * shape.key_dim;
+  part.k = rows.k + key_row * shape.key_dim;
+  part.v = rows.v + value_row * shape.value_dim + stripe * kStripe;
+  part.v_stride = shape.value_dim;
+  part.beta = rows.beta + value_row;
+  part.decay = rows.decay + value_row;
+  kernels_.recur(part);
 }
 
-void HostGdn::Norm(const GdnCall& call, const Rows& rows) {
+void HostGdn::Norm(const GdnCall& call, const GdnRows& rows,
+                   const GdnPiece& piece, int head) const {
   const GdnShape& shape = call.shape;
-  const int dims = shape.value_dim;
-  pool_.For(Tasks(rows.count), [&](int task, int) {
-    const int end = std::min(rows.count, (task + 1) * kRowsPerTask);
-    for (int row = task * kRowsPerTask; row < end; ++row) {
-      const float* z = call.projected +
-                       static_cast<std::int64_t>(row) * call.row_stride +
-                       shape.Channels();
-      float* out =
-          call.out + static_cast<std::int64_t>(row) * shape.ValueWidth();
-      for (int head = 0; head < shape.value_heads; ++head) {
-        const std::int64_t at =
-            static_cast<std::int64_t>(head) * rows.count + row;
-        kernels_.gated_norm(rows.v + at * dims, z + head * dims,
-                            call.weights.norm, call.weights.norm_eps, dims,
-                            out + head * dims);
-      }
-    }
-  });
+  GdnNormHead norm;
+  norm.dims = shape.value_dim;
+  norm.x = rows.v + (At(head, rows.count) + piece.row) * norm.dims;
+  norm.rows = piece.span.rows;
+  norm.weight = call.weights.norm;
+  norm.eps = call.weights.norm_eps;
+  norm.z = call.projected + At(piece.span.first_row, call.row_stride) +
+           shape.Channels() + head * norm.dims;
+  norm.z_stride = call.row_stride;
+  norm.out = call.out + At(piece.span.first_row, shape.ValueWidth()) +
+             head * norm.dims;
+  norm.out_stride = shape.ValueWidth();
+  kernels_.gated_norm(norm);
 }
 
 }  // namespace holdfast::kernels

@@ -4,7 +4,9 @@
 #ifndef HOLDFAST_KERNELS_HOST_GDN_H_
 #define HOLDFAST_KERNELS_HOST_GDN_H_
 
+#include <cstddef>
 #include <span>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/host/gdn_kernels.h"
@@ -25,6 +27,23 @@ struct GdnCall {
   float* out = nullptr;
 };
 
+// Rows of one sequence in a pass.
+struct GdnPiece {
+  RowSpan span;
+  int row = 0;  // of its first row in the pass
+};
+
+// Where a pass's convolved rows lie: each head's together, so that one head's
+// recurrence reads a run of memory.
+struct GdnRows {
+  int count = 0;
+  float* q = nullptr;  // [key head][row][key_dim]
+  float* k = nullptr;
+  float* v = nullptr;     // [value head][row][value_dim]; outputs replace it
+  float* beta = nullptr;  // [value head][row]
+  float* decay = nullptr;
+};
+
 class HostGdn {
  public:
   HostGdn(const GdnKernels& kernels, ThreadPool& pool)
@@ -35,28 +54,38 @@ class HostGdn {
 
   void Run(const GdnCall& call);
 
- private:
-  // Where a launch's convolved rows lie: each head's together, so that one
-  // head's recurrence reads a run of memory.
-  struct Rows {
-    int count = 0;
-    float* q = nullptr;  // [key head][row][key_dim]
-    float* k = nullptr;
-    float* v = nullptr;     // [value head][row][value_dim]; outputs replace it
-    float* beta = nullptr;  // [value head][row]
-    float* decay = nullptr;
-  };
+  // The recurrence alone, of one pass; for benchmarks.
+  void Recur(const GdnCall& call, std::span<const GdnPiece> pieces,
+             const GdnRows& rows);
 
-  Rows Carve(const GdnCall& call) const;
-  void Inputs(const GdnCall& call, const Rows& rows);
-  void ConvHead(const GdnCall& call, const Rows& rows, const RowSpan& span,
-                int head);
-  void Recur(const GdnCall& call, const Rows& rows);
-  void Norm(const GdnCall& call, const Rows& rows);
+ private:
+  // Takes rows of the launch from span `span`, row `row` of it on, as many as a
+  // pass holds, and moves both on.
+  void TakePieces(const GdnCall& call, std::size_t& span, int& row);
+  GdnRows Carve(const GdnShape& shape, int count) const;
+  // Every step over all threads before the next.
+  void RunSteps(const GdnCall& call, const GdnRows& rows);
+  // A key head and its value heads from first to last step, on one thread: few
+  // rows are not worth waiting for each other.
+  void RunHeads(const GdnCall& call, const GdnRows& rows);
+
+  // `head` is one of [q heads | k heads | v heads].
+  void ConvHead(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
+                int head) const;
+  // Gates of heads [head, head + heads), norm of one.
+  void Gates(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
+             int head, int heads) const;
+  void RecurStripes(const GdnCall& call, const GdnRows& rows,
+                    const GdnPiece& piece, int head, int stripe,
+                    int stripes) const;
+  void Norm(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
+            int head) const;
 
   const GdnKernels& kernels_;
   ThreadPool& pool_;
+  int pass_rows_ = 0;
   HostMemory scratch_;
+  std::vector<GdnPiece> pieces_;  // of the pass
 };
 
 }  // namespace holdfast::kernels

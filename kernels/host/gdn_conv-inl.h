@@ -7,11 +7,10 @@
 #define HOLDFAST_KERNELS_HOST_GDN_CONV_INL_H_
 #endif
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/host/gdn_kernels.h"
 #include "kernels/host/square_sum-inl.h"
@@ -24,9 +23,9 @@ namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
 inline constexpr int kConvTail = kConvTaps - 1;
-inline constexpr int kMostHeadDim = 256;
-// Rows whose rounded inputs stay in the first-level cache.
-inline constexpr int kConvRows = 16;
+// Rows that are convolved, then normalised, while they are in the first-level
+// cache.
+inline constexpr int kConvRows = kVirtualLanes;
 // Of q and k; added to the sum of squares.
 inline constexpr float kL2Eps = 1e-6f;
 
@@ -43,100 +42,115 @@ HWY_INLINE VF RoundToBf16(VF x) {
   return hn::And(rounded, hn::BitCast(d, hn::Set(du, 0xffff0000u)));
 }
 
-HWY_INLINE void LoadTail(const GdnConvHead& head, float* rows) {
-  const DF d;
-  const int step = LaneCount();
-  for (int r = 0; r < kConvTail; ++r, rows += head.dims) {
-    if (head.from_zero) {
-      std::memset(rows, 0, head.dims * sizeof(float));
-    } else if (head.state_type == StateType::kF32) {
-      std::memcpy(rows, head.tail + r * head.channels * sizeof(float),
-                  head.dims * sizeof(float));
-    } else {
-      const std::byte* from = head.tail + r * head.channels * 2;
-      for (int c = 0; c < head.dims; c += step) {
-        hn::StoreU(LoadBf16(from + c * 2), d, rows + c);
-      }
-    }
+template <StateType kState>
+HWY_INLINE VF RoundedInput(const float* in) {
+  const VF x = hn::LoadU(DF(), in);
+  return kState == StateType::kBF16 ? RoundToBf16(x) : x;
+}
+
+// Number `index` of the tail on.
+template <StateType kState>
+HWY_INLINE VF LoadTail(const std::byte* tail, std::int64_t index) {
+  if constexpr (kState == StateType::kBF16) {
+    return LoadBf16(tail + index * 2);
+  } else {
+    return hn::LoadU(DF(), reinterpret_cast<const float*>(tail) + index);
   }
 }
 
 // The numbers are rounded already.
-HWY_INLINE void StoreTail(const GdnConvHead& head, const float* rows) {
+template <StateType kState>
+HWY_INLINE void StoreTail(VF x, std::byte* tail, std::int64_t index) {
   const DF d;
-  const DU du;
-  const hn::Rebind<std::uint16_t, DF> d16;
+  if constexpr (kState == StateType::kBF16) {
+    const hn::Rebind<std::uint16_t, DF> d16;
+    const auto bits = hn::ShiftRight<16>(hn::BitCast(DU(), x));
+    hn::StoreU(hn::TruncateTo(d16, bits), d16,
+               reinterpret_cast<std::uint16_t*>(tail) + index);
+  } else {
+    hn::StoreU(x, d, reinterpret_cast<float*>(tail) + index);
+  }
+}
+
+// `rows` rows from `first` on of a vector of channels, from column c on. The
+// tail holds the inputs before them, and then their last.
+template <StateType kState>
+HWY_INLINE void ConvColumns(const GdnConvHead& head, int first, int rows,
+                            int c) {
+  const DF d;
+  const float* w = head.weights + c;
+  const VF w0 = hn::LoadU(d, w);
+  const VF w1 = hn::LoadU(d, w + head.channels);
+  const VF w2 = hn::LoadU(d, w + 2 * head.channels);
+  const VF w3 = hn::LoadU(d, w + 3 * head.channels);
+  VF x0 = hn::Zero(d);
+  VF x1 = hn::Zero(d);
+  VF x2 = hn::Zero(d);
+  if (first > 0 || !head.from_zero) {
+    x0 = LoadTail<kState>(head.tail, c);
+    x1 = LoadTail<kState>(head.tail, head.channels + c);
+    x2 = LoadTail<kState>(head.tail, 2 * head.channels + c);
+  }
+  const float* in = head.in + first * head.in_stride + c;
+  float* out = head.out + static_cast<std::ptrdiff_t>(first) * head.dims + c;
+  // Rows are far apart in memory; those of the next group are fetched here.
+  const std::int64_t ahead =
+      head.rows - first >= 2 * kConvRows ? kConvRows * head.in_stride : 0;
+  for (int r = 0; r < rows; ++r) {
+    hwy::Prefetch(in + ahead);
+    const VF x3 = RoundedInput<kState>(in);
+    VF sum = hn::Mul(w0, x0);
+    sum = hn::MulAdd(w1, x1, sum);
+    sum = hn::MulAdd(w2, x2, sum);
+    sum = hn::MulAdd(w3, x3, sum);
+    hn::StoreU(Silu(sum), d, out);
+    x0 = x1;
+    x1 = x2;
+    x2 = x3;
+    in += head.in_stride;
+    out += head.dims;
+  }
+  StoreTail<kState>(x0, head.tail, c);
+  StoreTail<kState>(x1, head.tail, head.channels + c);
+  StoreTail<kState>(x2, head.tail, 2 * head.channels + c);
+}
+
+HWY_INLINE void L2Normalise(const GdnConvHead& head, int rows, float* x) {
+  const DF d;
   const int step = LaneCount();
-  for (int r = 0; r < kConvTail; ++r, rows += head.dims) {
-    if (head.state_type == StateType::kF32) {
-      std::memcpy(head.tail + r * head.channels * sizeof(float), rows,
-                  head.dims * sizeof(float));
-      continue;
-    }
-    auto* to =
-        reinterpret_cast<std::uint16_t*>(head.tail + r * head.channels * 2);
+  float scales[kVirtualLanes];
+  InverseNorms(x, rows, head.dims, 1.0f, kL2Eps, scales);
+  const VF after = hn::Set(d, head.scale);
+  for (int r = 0; r < rows; ++r, x += head.dims) {
+    const VF scale = hn::Set(d, scales[r]);
     for (int c = 0; c < head.dims; c += step) {
-      const auto bits = hn::BitCast(du, hn::LoadU(d, rows + c));
-      hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(bits)), d16, to + c);
+      hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + c), scale), after), d, x + c);
     }
   }
 }
 
-HWY_INLINE void LoadRounded(const GdnConvHead& head, const float* in,
-                            float* row) {
-  const DF d;
+template <StateType kState>
+HWY_INLINE void ConvRows(const GdnConvHead& head) {
   const int step = LaneCount();
-  if (head.state_type == StateType::kF32) {
-    std::memcpy(row, in, head.dims * sizeof(float));
-    return;
-  }
-  for (int c = 0; c < head.dims; c += step) {
-    hn::StoreU(RoundToBf16(hn::LoadU(d, in + c)), d, row + c);
-  }
-}
-
-// `rows` points to the oldest of the kConvTaps rows.
-HWY_INLINE void ConvRow(const GdnConvHead& head, const float* HWY_RESTRICT rows,
-                        float* HWY_RESTRICT out) {
-  const DF d;
-  const int step = LaneCount();
-  const int dims = head.dims;
-  for (int c = 0; c < dims; c += step) {
-    const float* w = head.weights + c;
-    VF sum = hn::Mul(hn::LoadU(d, w), hn::LoadU(d, rows + c));
-    for (int tap = 1; tap < kConvTaps; ++tap) {
-      sum = hn::MulAdd(hn::LoadU(d, w + tap * head.channels),
-                       hn::LoadU(d, rows + tap * dims + c), sum);
+  for (int first = 0; first < head.rows; first += kConvRows) {
+    const int rest = head.rows - first;
+    const int rows = rest < kConvRows ? rest : kConvRows;
+    for (int c = 0; c < head.dims; c += step) {
+      ConvColumns<kState>(head, first, rows, c);
     }
-    hn::StoreU(Silu(sum), d, out + c);
-  }
-  if (!head.normalise) return;
-  const VF length = hn::Set(d, 1.0f / std::sqrt(SquareSum(out, dims) + kL2Eps));
-  const VF scale = hn::Set(d, head.scale);
-  for (int c = 0; c < dims; c += step) {
-    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, out + c), length), scale), d,
-               out + c);
+    if (head.normalise) {
+      L2Normalise(head, rows,
+                  head.out + static_cast<std::ptrdiff_t>(first) * head.dims);
+    }
   }
 }
 
 void GdnConv(const GdnConvHead& head) {
-  alignas(64) float rows[(kConvTail + kConvRows) * kMostHeadDim];
-  const int dims = head.dims;
-  LoadTail(head, rows);
-  for (int first = 0; first < head.rows; first += kConvRows) {
-    const int count =
-        head.rows - first < kConvRows ? head.rows - first : kConvRows;
-    for (int r = 0; r < count; ++r) {
-      LoadRounded(head, head.in + (first + r) * head.in_stride,
-                  rows + (kConvTail + r) * dims);
-    }
-    for (int r = 0; r < count; ++r) {
-      ConvRow(head, rows + r * dims,
-              head.out + static_cast<std::ptrdiff_t>(first + r) * dims);
-    }
-    std::memmove(rows, rows + count * dims, kConvTail * dims * sizeof(float));
+  if (head.state_type == StateType::kBF16) {
+    ConvRows<StateType::kBF16>(head);
+  } else {
+    ConvRows<StateType::kF32>(head);
   }
-  StoreTail(head, rows);
 }
 
 #endif  // HF_TARGET_HAS_KERNELS

@@ -18,16 +18,17 @@ namespace holdfast::kernels {
 namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
-void GdnGates(const float* b, const float* a, const GdnWeights& weights,
-              int heads, std::int64_t stride, float* beta, float* decay) {
+void GdnGates(const float* b, const float* a, const float* decay_rate,
+              const float* dt_bias, int heads, std::int64_t stride, float* beta,
+              float* decay) {
   const DF d;
   const int step = LaneCount();
   for (int h = 0; h < heads; h += step) {
     const int count = heads - h < step ? heads - h : step;
     const auto used = hn::FirstN(d, count);
     const VF dt = hn::Add(hn::MaskedLoad(used, d, a + h),
-                          hn::MaskedLoad(used, d, weights.dt_bias + h));
-    const VF rate = hn::MaskedLoad(used, d, weights.decay_rate + h);
+                          hn::MaskedLoad(used, d, dt_bias + h));
+    const VF rate = hn::MaskedLoad(used, d, decay_rate + h);
     float betas[kVirtualLanes];
     float decays[kVirtualLanes];
     hn::StoreU(Sigmoid(hn::MaskedLoad(used, d, b + h)), d, betas);
@@ -39,16 +40,26 @@ void GdnGates(const float* b, const float* a, const GdnWeights& weights,
   }
 }
 
-void GdnGatedNorm(const float* x, const float* z, const float* weight,
-                  float eps, int dims, float* out) {
+void GdnGatedNorm(const GdnNormHead& head) {
   const DF d;
-  const float mean = SquareSum(x, dims) / static_cast<float>(dims);
-  const VF scale = hn::Set(d, 1.0f / std::sqrt(mean + eps));
   const int step = LaneCount();
-  for (int i = 0; i < dims; i += step) {
-    const VF normed =
-        hn::Mul(hn::Mul(hn::LoadU(d, x + i), scale), hn::LoadU(d, weight + i));
-    hn::StoreU(hn::Mul(normed, Silu(hn::LoadU(d, z + i))), d, out + i);
+  const int dims = head.dims;
+  for (int first = 0; first < head.rows; first += kVirtualLanes) {
+    const int rest = head.rows - first;
+    const int rows = rest < kVirtualLanes ? rest : kVirtualLanes;
+    const float* x = head.x + static_cast<std::ptrdiff_t>(first) * dims;
+    float scales[kVirtualLanes];
+    InverseNorms(x, rows, dims, static_cast<float>(dims), head.eps, scales);
+    for (int r = 0; r < rows; ++r, x += dims) {
+      const float* z = head.z + (first + r) * head.z_stride;
+      float* out = head.out + (first + r) * head.out_stride;
+      const VF scale = hn::Set(d, scales[r]);
+      for (int i = 0; i < dims; i += step) {
+        const VF normed = hn::Mul(hn::Mul(hn::LoadU(d, x + i), scale),
+                                  hn::LoadU(d, head.weight + i));
+        hn::StoreU(hn::Mul(normed, Silu(hn::LoadU(d, z + i))), d, out + i);
+      }
+    }
   }
 }
 

@@ -30,7 +30,7 @@ struct GdnConvHead {
   float* out = nullptr;  // [row][dims]
 };
 
-// The state of one or two stripes and the rows that pass over it.
+// Stripes of one head's state and the rows that pass over them.
 struct GdnStripes {
   float* state = nullptr;  // [stripe][key_dim][kStripe]
   int stripes = 1;
@@ -45,18 +45,32 @@ struct GdnStripes {
   const float* decay = nullptr;
 };
 
+// The gated norm of one head's rows.
+struct GdnNormHead {
+  const float* x = nullptr;  // [row][dims]
+  int rows = 0;
+  int dims = 0;
+  const float* weight = nullptr;
+  float eps = 0.0f;
+  const float* z = nullptr;
+  std::int64_t z_stride = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
 struct GdnKernels {
-  // Stripes that `recur` takes at a time where there are as many.
+  // Stripes that `recur` takes at a time; faster where their number is a
+  // multiple.
   int stripes;
   // Leaves the tail that follows the last row.
   void (*conv)(const GdnConvHead& head);
-  // One row: beta and decay of its heads, `stride` apart.
-  void (*gates)(const float* b, const float* a, const GdnWeights& weights,
-                int heads, std::int64_t stride, float* beta, float* decay);
+  // One row: beta and decay of `heads` heads, written `stride` apart;
+  // decay_rate and dt_bias are those of the first.
+  void (*gates)(const float* b, const float* a, const float* decay_rate,
+                const float* dt_bias, int heads, std::int64_t stride,
+                float* beta, float* decay);
   void (*recur)(const GdnStripes& stripes);
-  // One head of one row.
-  void (*gated_norm)(const float* x, const float* z, const float* weight,
-                     float eps, int dims, float* out);
+  void (*gated_norm)(const GdnNormHead& head);
 };
 
 // Of the best target that this machine and Highway's mask of targets allow.

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/host/gdn_kernels.h"
+#include "kernels/host/repeat.h"
 #include "kernels/host/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,39 +22,159 @@ namespace holdfast::kernels {
 namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
+// Two stripes at a time where registers are wide: with two vectors the chains
+// of sums would wait for themselves.
+#if HWY_HAVE_SCALABLE
 inline constexpr int kGdnStripes = 1;
+#else
+inline constexpr int kGdnStripes = HWY_MAX_BYTES >= 64 ? 2 : 1;
+#endif
 
-void GdnRecur(const GdnStripes& s) {
-  const DF d;
-  const int step = LaneCount();
-  if (s.from_zero) {
-    std::memset(s.state, 0, sizeof(float) * kStripe * s.key_dim * s.stripes);
+// Where vector j of the stripes starts in row 0 of the key dimension.
+#define HF_STATE(j)                                         \
+  [[maybe_unused]] float* HWY_RESTRICT s##j =               \
+      x.state + j * lanes / kStripe * x.key_dim * kStripe + \
+      j * lanes % kStripe;
+#define HF_READ_ZERO(j) [[maybe_unused]] VF read##j = hn::Zero(d);
+#define HF_READ_CLEAR(j) read##j = hn::Zero(d);
+#define HF_OUT_ZERO(j) [[maybe_unused]] VF out##j = hn::Zero(d);
+#define HF_OUT_STORE(j) \
+  if constexpr (kVectors > j) hn::StoreU(out##j, d, v + j * lanes);
+#define HF_DELTA(j)                                             \
+  [[maybe_unused]] VF u##j = hn::Zero(d);                       \
+  if constexpr (kVectors > j) {                                 \
+    const VF value = hn::LoadU(d, v + j * lanes);               \
+    u##j = hn::Mul(beta, hn::NegMulAdd(decay, read##j, value)); \
   }
-  for (int t = 0; t < s.rows; ++t) {
-    const float* q = s.q + static_cast<std::ptrdiff_t>(t) * s.key_dim;
-    const float* k = s.k + static_cast<std::ptrdiff_t>(t) * s.key_dim;
-    const VF decay = hn::Set(d, s.decay[t]);
-    const VF beta = hn::Set(d, s.beta[t]);
-    for (int c = 0; c < kStripe; c += step) {
-      float* v = s.v + t * s.v_stride + c;
-      VF read = hn::Zero(d);
-      for (int i = 0; i < s.key_dim; ++i) {
-        const VF state =
-            hn::Mul(decay, hn::LoadU(d, s.state + i * kStripe + c));
-        read = hn::MulAdd(hn::Set(d, k[i]), state, read);
-      }
-      const VF u = hn::Mul(beta, hn::Sub(hn::LoadU(d, v), read));
-      VF out = hn::Zero(d);
-      for (int i = 0; i < s.key_dim; ++i) {
-        const VF old = hn::Mul(decay, hn::LoadU(d, s.state + i * kStripe + c));
-        const VF state = hn::MulAdd(hn::Set(d, k[i]), u, old);
-        hn::StoreU(state, d, s.state + i * kStripe + c);
-        out = hn::MulAdd(hn::Set(d, q[i]), state, out);
-      }
-      hn::StoreU(out, d, v);
-    }
+// The state's product with k.
+#define HF_READ(j)                                               \
+  if constexpr (kVectors > j) {                                  \
+    read##j = hn::MulAdd(key, hn::LoadU(d, s##j + at), read##j); \
+  }
+// The next state and its product with q.
+#define HF_STEP(j)                                          \
+  if constexpr (kVectors > j) {                             \
+    const VF old = hn::Mul(decay, hn::LoadU(d, s##j + at)); \
+    const VF state = hn::MulAdd(key, u##j, old);            \
+    hn::StoreU(state, d, s##j + at);                        \
+    out##j = hn::MulAdd(query, state, out##j);              \
+  }
+// The same, and its product with the next row's k.
+#define HF_STEP_AND_READ(j)                                 \
+  if constexpr (kVectors > j) {                             \
+    const VF old = hn::Mul(decay, hn::LoadU(d, s##j + at)); \
+    const VF state = hn::MulAdd(key, u##j, old);            \
+    hn::StoreU(state, d, s##j + at);                        \
+    out##j = hn::MulAdd(query, state, out##j);              \
+    read##j = hn::MulAdd(next_key, state, read##j);         \
+  }
+
+// Brings one row of a stripe, or of two, into the cache.
+template <int kVectors>
+HWY_INLINE void PrefetchRow(const GdnStripes& x, const float* row) {
+  constexpr int kLine = 16;  // floats
+  const int stripes = kVectors * LaneCount() / kStripe;
+  for (int s = 0; s < stripes; ++s, row += x.key_dim * kStripe) {
+    hwy::Prefetch(row);
+    hwy::Prefetch(row + kLine);
   }
 }
+
+// The state stays in the first-level cache; a pass over it does the update of
+// one row together with the read of the next. `ahead`: memory that the last
+// pass brings into the cache, or null.
+template <int kVectors>
+HWY_INLINE void RecurRows(const GdnStripes& x, const float* ahead) {
+  const DF d;
+  [[maybe_unused]] const int lanes = LaneCount();
+  HF_REPEAT_8(HF_STATE)
+  const float* HWY_RESTRICT q = x.q;
+  const float* HWY_RESTRICT k = x.k;
+  float* HWY_RESTRICT v = x.v;
+  HF_REPEAT_8(HF_READ_ZERO)
+  for (int i = 0; i < x.key_dim; ++i) {
+    const int at = i * kStripe;
+    const VF key = hn::Set(d, k[i]);
+    HF_REPEAT_8(HF_READ)
+  }
+  const int last = x.rows - 1;
+  for (int t = 0; t < last; ++t) {
+    const VF decay = hn::Set(d, x.decay[t]);
+    const VF beta = hn::Set(d, x.beta[t]);
+    HF_REPEAT_8(HF_DELTA)
+    HF_REPEAT_8(HF_READ_CLEAR)
+    HF_REPEAT_8(HF_OUT_ZERO)
+    const float* HWY_RESTRICT next = k + x.key_dim;
+    for (int i = 0; i < x.key_dim; ++i) {
+      const int at = i * kStripe;
+      const VF key = hn::Set(d, k[i]);
+      const VF query = hn::Set(d, q[i]);
+      const VF next_key = hn::Set(d, next[i]);
+      HF_REPEAT_8(HF_STEP_AND_READ)
+    }
+    HF_REPEAT_8(HF_OUT_STORE)
+    q += x.key_dim;
+    k = next;
+    v += x.v_stride;
+  }
+  const VF decay = hn::Set(d, x.decay[last]);
+  const VF beta = hn::Set(d, x.beta[last]);
+  HF_REPEAT_8(HF_DELTA)
+  HF_REPEAT_8(HF_OUT_ZERO)
+  for (int i = 0; i < x.key_dim; ++i) {
+    const int at = i * kStripe;
+    const VF key = hn::Set(d, k[i]);
+    const VF query = hn::Set(d, q[i]);
+    HF_REPEAT_8(HF_STEP)
+    if (ahead != nullptr) PrefetchRow<kVectors>(x, ahead + at);
+  }
+  HF_REPEAT_8(HF_OUT_STORE)
+}
+
+template <int kVectors>
+HWY_INLINE void RecurVectors(GdnStripes x, int group) {
+  const std::ptrdiff_t stripe =
+      static_cast<std::ptrdiff_t>(x.key_dim) * kStripe;
+  if (x.from_zero) {
+    std::memset(x.state, 0, sizeof(float) * stripe * x.stripes);
+  }
+  for (; x.stripes >= group; x.stripes -= group) {
+    const float* ahead =
+        x.stripes >= 2 * group ? x.state + group * stripe : nullptr;
+    RecurRows<kVectors>(x, ahead);
+    x.state += group * stripe;
+    x.v += group * kStripe;
+  }
+}
+
+void GdnRecur(const GdnStripes& x) {
+#if HWY_HAVE_SCALABLE
+  switch (LaneCount()) {
+    case 16:
+      return RecurVectors<2>(x, 1);
+    case 8:
+      return RecurVectors<4>(x, 1);
+    default:
+      return RecurVectors<8>(x, 1);
+  }
+#else
+  constexpr int kVectors = kStripe / hn::MaxLanes(DF());
+  if (x.stripes % kGdnStripes == 0) {
+    return RecurVectors<kGdnStripes * kVectors>(x, kGdnStripes);
+  }
+  RecurVectors<kVectors>(x, 1);
+#endif
+}
+
+#undef HF_STATE
+#undef HF_READ_ZERO
+#undef HF_READ_CLEAR
+#undef HF_OUT_ZERO
+#undef HF_OUT_STORE
+#undef HF_DELTA
+#undef HF_READ
+#undef HF_STEP
+#undef HF_STEP_AND_READ
 
 #endif  // HF_TARGET_HAS_KERNELS
 // NOLINTNEXTLINE(google-readability-namespace-comments)

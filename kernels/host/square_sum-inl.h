@@ -41,6 +41,21 @@ HWY_INLINE float SquareSum(const float* x, int cols) {
   return TreeSum(lanes);
 }
 
+// scales[r] = 1 / sqrt(lane sum of row r's squares / count + eps), for rows of
+// `cols` numbers one after the other, kVirtualLanes of them at most.
+HWY_INLINE void InverseNorms(const float* x, int rows, int cols, float count,
+                             float eps, float* scales) {
+  const DF d;
+  float sums[kVirtualLanes] = {};
+  for (int r = 0; r < rows; ++r) sums[r] = SquareSum(x + r * cols, cols);
+  const int step = LaneCount();
+  for (int r = 0; r < rows; r += step) {
+    const VF mean = hn::Div(hn::LoadU(d, sums + r), hn::Set(d, count));
+    const VF norm = hn::Sqrt(hn::Add(mean, hn::Set(d, eps)));
+    hn::StoreU(hn::Div(hn::Set(d, 1.0f), norm), d, scales + r);
+  }
+}
+
 #endif  // HF_TARGET_HAS_KERNELS
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

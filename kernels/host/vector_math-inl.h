@@ -66,12 +66,15 @@ HWY_INLINE VF Silu(VF x) {
 
 // The fixed tree over 16 virtual lanes: i + (i + 8), then 4, 2, 1.
 HWY_INLINE float TreeSum(const float* lanes) {
-  float sum[kVirtualLanes];
-  for (int i = 0; i < kVirtualLanes; ++i) sum[i] = lanes[i];
-  for (int width = kVirtualLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
+  const hn::CappedTag<float, 8> d8;
+  const hn::CappedTag<float, 4> d4;
+  alignas(32) float sum[8];
+  for (int i = 0; i < 8; i += static_cast<int>(hn::Lanes(d8))) {
+    hn::Store(hn::Add(hn::LoadU(d8, lanes + i), hn::LoadU(d8, lanes + i + 8)),
+              d8, sum + i);
   }
-  return sum[0];
+  hn::Store(hn::Add(hn::Load(d4, sum), hn::Load(d4, sum + 4)), d4, sum);
+  return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 #endif  // HF_TARGET_HAS_KERNELS
