@@ -31,7 +31,10 @@ struct HeadShape {
   int kv_heads;
   int head_dim;
 };
-constexpr HeadShape kHeadShapes[] = {{6, 2, 64}, {2, 1, 128}};
+constexpr HeadShape kHeadShapes[] = {{6, 2, 64}, {2, 1, 128}, {4, 1, 256}};
+
+constexpr GdnShape kGdnShape = {2, 4, 128, 128};
+constexpr MoeShape kMoeShape = {11, 3, true, 64, 96};
 
 class Numbers {
  public:
@@ -88,6 +91,8 @@ Limits SelfTestLimits() {
     limits.max_head_dim = std::max(limits.max_head_dim, shape.head_dim);
   }
   limits.max_positions = kTokens + kDecodeTokens;
+  limits.gdn = kGdnShape;
+  limits.moe = kMoeShape;
   return limits;
 }
 
@@ -188,6 +193,79 @@ Status Layer(Backend& backend, const HeadShape& heads, StateType state,
   return backend.Synchronize();
 }
 
+// One gated delta net layer, in a prefill and single rows after it: outputs,
+// then the state.
+Status RecurrentLayer(Backend& backend, StateType state, const Take& take) {
+  GdnShape shape = kGdnShape;
+  shape.state_type = state;
+  Numbers numbers(400);
+  const auto conv = numbers.Floats(kConvTaps * shape.Channels());
+  auto rates = numbers.Floats(shape.value_heads);
+  for (float& rate : rates) rate *= -rate;
+  const auto bias = numbers.Floats(shape.value_heads);
+  const auto norm = numbers.Floats(shape.value_dim);
+  const GdnWeights weights = {conv.data(), rates.data(), bias.data(),
+                              norm.data(), 1e-6f};
+  const GdnPlace place = {shape.StateBytes(), 0};
+  const std::size_t bytes = shape.StateBytes() + shape.TailBytes();
+  HF_ASSIGN_OR_RETURN(const auto sections, backend.Allocate(bytes));
+  auto* const memory = static_cast<std::byte*>(sections->data());
+  std::fill_n(memory, bytes, std::byte{0x55});  // not read
+  int position = 0;
+  while (position < kTokens + kDecodeTokens) {
+    const int rows = position == 0 ? kTokens : 1;
+    auto projected =
+        numbers.Floats(static_cast<std::size_t>(rows) * shape.ProjectedWidth());
+    std::vector<float> out(static_cast<std::size_t>(rows) * shape.ValueWidth());
+    const RowSpan span = {nullptr, 0, position, rows, memory};
+    backend.GatedDeltaNet(shape, weights, place, projected.data(),
+                          shape.ProjectedWidth(), {&span, 1}, out.data());
+    Give(take, out);
+    position += rows;
+  }
+  take({memory, bytes});
+  return backend.Synchronize();
+}
+
+Status Experts(Backend& backend, const Take& take) {
+  constexpr int kRows = 40;
+  const int stride = kMoeShape.experts + 1;
+  Numbers numbers(500);
+  std::vector<std::unique_ptr<Matrix>> matrices;
+  const auto pack = [&](int rows, int cols) -> Status {
+    const auto values = numbers.Floats(static_cast<std::size_t>(rows) * cols);
+    WeightTensor tensor;
+    tensor.name = "self-test.expert";
+    tensor.rows = rows;
+    tensor.cols = cols;
+    tensor.data = reinterpret_cast<const std::byte*>(values.data());
+    HF_ASSIGN_OR_RETURN(auto matrix, backend.PackMatrix({&tensor, 1}));
+    matrices.push_back(std::move(matrix));
+    return OkStatus();
+  };
+  std::vector<ExpertWeights> experts;
+  for (int e = 0; e < kMoeShape.experts; ++e) {
+    HF_RETURN_IF_ERROR(pack(2 * kMoeShape.ffn, kMoeShape.hidden));
+    HF_RETURN_IF_ERROR(pack(kMoeShape.hidden, kMoeShape.ffn));
+    experts.push_back({matrices[2 * e].get(), matrices[2 * e + 1].get()});
+  }
+  auto logits = numbers.Floats(static_cast<std::size_t>(kRows) * stride);
+  for (float& logit : logits) logit *= 50.0f;  // some weights underflow
+  const auto x =
+      numbers.Floats(static_cast<std::size_t>(kRows) * kMoeShape.hidden);
+  std::vector<float> out(x.size());
+  backend.MoeExperts(kMoeShape, experts, logits.data(), stride, x.data(), kRows,
+                     out.data());
+  Give(take, out);
+  backend.AddGated(out.data(), x.data(), logits.data() + kMoeShape.experts,
+                   stride, kRows, kMoeShape.hidden);
+  Give(take, out);
+  backend.SigmoidMul(out.data(), x.data(), kMoeShape.hidden, kRows,
+                     kMoeShape.hidden);
+  Give(take, out);
+  return backend.Synchronize();
+}
+
 }  // namespace
 
 Status RunSelfTest(Backend& backend, const Take& take) {
@@ -201,6 +279,10 @@ Status RunSelfTest(Backend& backend, const Take& take) {
       HF_RETURN_IF_ERROR(Layer(backend, heads, state, take));
     }
   }
+  for (const StateType state : {StateType::kBF16, StateType::kF32}) {
+    HF_RETURN_IF_ERROR(RecurrentLayer(backend, state, take));
+  }
+  HF_RETURN_IF_ERROR(Experts(backend, take));
   return OkStatus();
 }
 

@@ -15,7 +15,7 @@ namespace holdfast::kernels {
 namespace {
 
 // Changes only with the arithmetic revision, or when the self-test grows.
-constexpr std::uint64_t kExpected = 0x3f4da42a0cddcdcdu;
+constexpr std::uint64_t kExpected = 0x2a2571a5fbd4e0b6u;
 
 std::uint64_t SelfTestDigest(int threads) {
   auto backend = MakeHostBackend({.threads = threads});

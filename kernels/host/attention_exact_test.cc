@@ -179,6 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{6, 1, 128, 300, StateType::kBF16},
                       Case{2, 1, 256, 290, StateType::kBF16},
                       Case{2, 2, 256, 270, StateType::kF32},
+                      Case{12, 2, 256, 270, StateType::kBF16},
                       Case{3, 3, 16, 300, StateType::kBF16},
                       Case{10, 1, 48, 280, StateType::kBF16},
                       Case{7, 1, 80, 280, StateType::kF32}),

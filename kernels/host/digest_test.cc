@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "kernels/host/gdn_testing.h"
+#include "kernels/host/moe_testing.h"
 #include "kernels/host/testing.h"
 #include "kernels/portable_math.h"
 
@@ -120,6 +122,74 @@ TEST(DigestTest, LayersOnEveryTarget) {
         EXPECT_EQ(LayerDigest(*backend, expected.type, StateType::kF32, rows),
                   expected.f32);
       }
+    }
+  });
+}
+
+// One gated delta net layer, in launches of `rows` rows: what it puts out and
+// the sections it leaves.
+std::uint64_t GdnDigest(Backend& backend, const GdnShape& shape, int rows) {
+  testing::GdnLayer layer(shape, 78);
+  const int width = shape.ProjectedWidth();
+  const auto projected = layer.Rows(kTokens);
+  testing::GdnSections sections(shape, 0);
+  std::vector<float> out(kTokens * shape.ValueWidth());
+  for (int position = 0; position < kTokens; position += rows) {
+    const RowSpan span = {nullptr, 0, position,
+                          std::min(rows, kTokens - position), sections.data()};
+    backend.GatedDeltaNet(shape, layer.weights(), sections.place(),
+                          &projected[position * width], width, {&span, 1},
+                          &out[position * shape.ValueWidth()]);
+  }
+  for (const float value : out) EXPECT_TRUE(std::isfinite(value));
+  const std::size_t bytes = sections.place().state + shape.StateBytes();
+  return Digest(Of(out), sections.data(), bytes);
+}
+
+struct ExpectedGdn {
+  GdnShape shape;
+  std::uint64_t digest;
+};
+constexpr ExpectedGdn kExpectedGdn[] = {
+    {{2, 4, 128, 128, GdnHeads::kGrouped, StateType::kBF16},
+     0x348788418b589517},
+    {{2, 4, 128, 128, GdnHeads::kTiled, StateType::kBF16}, 0xbd21db602338facb},
+    {{2, 6, 32, 96, GdnHeads::kGrouped, StateType::kF32}, 0x3375a78ff74a6f10},
+};
+
+TEST(DigestTest, GatedDeltaNetsOnEveryTarget) {
+  testing::ForEachTarget([](const std::string& name) {
+    auto backend = MakeBackend(2);
+    for (const ExpectedGdn& expected : kExpectedGdn) {
+      Limits limits = testing::TestLimits();
+      limits.gdn = expected.shape;
+      ASSERT_TRUE(backend->Prepare(limits).ok());
+      for (const int rows : {1, 64, kTokens}) {
+        SCOPED_TRACE(name + " " + std::to_string(expected.shape.key_dim) + " " +
+                     std::to_string(rows) + " rows");
+        EXPECT_EQ(GdnDigest(*backend, expected.shape, rows), expected.digest);
+      }
+    }
+  });
+}
+
+TEST(DigestTest, ExpertsAndGatesOnEveryTarget) {
+  constexpr int kRows = 40;
+  testing::ForEachTarget([](const std::string& name) {
+    SCOPED_TRACE(name);
+    for (const auto& [normalise, want] :
+         {std::pair{true, std::uint64_t{0x455a69a019899670}},
+          std::pair{false, std::uint64_t{0x28ba2a264b5498b6}}}) {
+      const testing::MoeLayer layer({19, 4, normalise, 96, 64},
+                                    WeightType::kBF16, 2);
+      Random random(79);
+      const auto logits = random.Floats(kRows * 20, 5.0f);
+      const auto x = random.Floats(kRows * 96);
+      auto out = layer.Run(logits, 20, x);
+      layer.backend->AddGated(out.data(), x.data(), &logits[19], 20, kRows, 96);
+      layer.backend->SigmoidMul(out.data(), x.data(), 96, kRows, 96);
+      for (const float value : out) EXPECT_TRUE(std::isfinite(value));
+      EXPECT_EQ(Of(out), want);
     }
   });
 }

@@ -88,7 +88,7 @@ void HostGdn::TakePieces(const GdnCall& call, std::size_t& span, int& row) {
     piece.span.first_row += row;
     piece.span.position += row;
     piece.span.rows = std::min(rest, pass_rows_ - taken);
-    pieces_.push_back(piece);
+    if (piece.span.rows > 0) pieces_.push_back(piece);
     taken += piece.span.rows;
     row += piece.span.rows;
     if (piece.span.rows == rest) {
@@ -109,6 +109,7 @@ void HostGdn::Run(const GdnCall& call) {
       count += piece.span.rows;
       longest = std::max(longest, piece.span.rows);
     }
+    if (count == 0) continue;
     const GdnRows rows = Carve(call.shape, count);
     if (longest <= kFewRows) {
       RunHeads(call, rows);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/host/gdn_kernels.h"
 #include "kernels/host/gdn_testing.h"
 #include "kernels/host/testing.h"
 
@@ -77,6 +78,37 @@ INSTANTIATE_TEST_SUITE_P(States, GdnTest,
                            return info.param == StateType::kBF16 ? "BF16"
                                                                  : "F32";
                          });
+
+// Over the gates' whole range, each in relative terms: a small decay rate times
+// a small softplus matters over many tokens.
+TEST(GdnGates, EqualTwin) {
+  testing::Random random(11);
+  constexpr int kHeads = 37;
+  testing::ForEachTarget([&](const std::string& name) {
+    SCOPED_TRACE(name);
+    const GdnKernels* kernels = ChooseGdnKernels();
+    for (const float size : {0.01f, 1.0f, 20.0f, 100.0f, 2000.0f}) {
+      const auto b = random.Floats(kHeads, size);
+      const auto a = random.Floats(kHeads, size);
+      const auto bias = random.Floats(kHeads);
+      auto rate = random.Floats(kHeads, 8.0f);
+      for (float& r : rate) r = -std::fabs(r);
+      std::vector<float> beta(3 * kHeads), decay(3 * kHeads);
+      kernels->gates(b.data(), a.data(), rate.data(), bias.data(), kHeads, 3,
+                     beta.data(), decay.data());
+      for (int h = 0; h < kHeads; ++h) {
+        const double open = reference::Sigmoid(b[h]);
+        EXPECT_NEAR(beta[3 * h], open, 1e-6 * open + 1e-38);
+        const float dt = a[h] + bias[h];
+        const double kept = std::exp(rate[h] * reference::Softplus(dt));
+        EXPECT_NEAR(decay[3 * h], kept, 1e-5 * kept + 2e-38);
+        if (kept > 0.9) {
+          EXPECT_NEAR(1.0 - decay[3 * h], 1.0 - kept, 1e-7);
+        }
+      }
+    }
+  });
+}
 
 TEST(GdnShapes, ThoseThatNoKernelComputesAreRefused) {
   auto backend = testing::MakeBackend(1);

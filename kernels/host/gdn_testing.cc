@@ -40,7 +40,10 @@ std::vector<float> GdnLayer::Rows(int rows) {
   auto values = random.Floats(static_cast<std::size_t>(rows) * width);
   const int gates = shape.Channels() + shape.ValueWidth();
   for (int r = 0; r < rows; ++r) {
-    for (int i = gates; i < width; ++i) values[r * width + i] *= 5.0f;
+    float* row = &values[static_cast<std::size_t>(r) * width];
+    for (int i = gates; i < width; ++i) row[i] *= 5.0f;
+    if (r / 8 % 2 != 0) continue;
+    for (int i = 0; i < shape.Channels(); ++i) row[i] *= 1e-3f;
   }
   return values;
 }
