@@ -42,6 +42,10 @@ absl::Status Config::Validate() const {
     return Bad(fmt::format("--pool-gb {}: must be above 0 and at most {}",
                            *pool_gb, kMaxPoolGb));
   }
+  if (!(resident_gb >= 0 && resident_gb <= kMaxPoolGb)) {
+    return Bad(fmt::format("--resident-gb {}: must be 0 to {}", resident_gb,
+                           kMaxPoolGb));
+  }
   if (max_queue < 0 || max_queue > kMaxQueue) {
     return Bad(
         fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
@@ -68,6 +72,10 @@ void AddFlags(CLI::App& app, Config& config) {
                  "dropped by least recent use");
   app.add_option("--pool-gb", config.pool_gb,
                  "size of the block pool in 10^9 bytes");
+  app.add_option("--resident-gb", config.resident_gb,
+                 "memory for anchors, in GiB: copies of the recurrent state "
+                 "where a conversation can be resumed")
+      ->capture_default_str();
   app.add_option("--max-queue", config.max_queue,
                  "requests that may wait while one runs")
       ->capture_default_str();

@@ -27,6 +27,10 @@ struct Config {
   // and a reserve for cached prefixes.
   std::optional<std::uint64_t> pool_tokens;
   std::optional<double> pool_gb;  // 10^9 bytes
+  // For anchors of resident conversations; a recurrent model takes a copy of
+  // its state for each, another one its last hidden row. The copy behind the
+  // last row of a conversation is not counted.
+  double resident_gb = 2.5;  // GiB
   // Requests that may wait while one runs.
   int max_queue = 64;
   // Accepts forced tokens and digests from clients: never for production.
@@ -37,6 +41,9 @@ struct Config {
 
   // The first bad value, named by its flag.
   absl::Status Validate() const;
+  std::uint64_t resident_bytes() const {
+    return static_cast<std::uint64_t>(resident_gb * (std::uint64_t{1} << 30));
+  }
   kernels::StateType state_type() const {
     return state_dtype == "f32" ? kernels::StateType::kF32
                                 : kernels::StateType::kBF16;

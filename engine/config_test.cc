@@ -39,6 +39,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
     c.pool_gb = 1;
     c.pool_tokens = 1000;
   });
+  expect("--resident-gb -1", [](Config& c) { c.resident_gb = -1; });
   expect("--max-queue -1", [](Config& c) { c.max_queue = -1; });
 }
 
@@ -51,6 +52,7 @@ TEST(ConfigTest, FlagsFillTheStruct) {
   EXPECT_EQ(config.pool_tokens, 4096u);
   EXPECT_FALSE(config.pool_gb.has_value());
   EXPECT_TRUE(config.debug);
+  EXPECT_EQ(config.resident_bytes(), 2684354560u);
   EXPECT_EQ(config.state_type(), kernels::StateType::kF32);
 }
 

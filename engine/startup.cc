@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <utility>
 
+#include "engine/anchors/anchor_slots.h"
 #include "engine/fingerprint.h"
 #include "engine/model/loader.h"
 #include "engine/model_status.h"
@@ -111,12 +113,18 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
 }
 
 absl::Status LoadedEngine::MakePool(const Config& config) {
-  const auto plan =
-      PlanPool(model_->layout(), {.tokens = config.pool_tokens,
-                                  .gigabytes = config.pool_gb,
-                                  .model_context = model_->info().max_context,
-                                  .wanted_context = config.max_context,
-                                  .available_bytes = AvailableMemoryBytes()});
+  const CacheLayout& layout = model_->layout();
+  const std::size_t section_bytes = model::ComputeSectionOffsets(layout).bytes;
+  anchor_slots_ = AnchorSlotsFor(config.resident_bytes(), section_bytes);
+  const std::uint64_t anchor_bytes = section_bytes * anchor_slots_;
+  const std::uint64_t available = AvailableMemoryBytes();
+  const auto plan = PlanPool(
+      layout,
+      {.tokens = config.pool_tokens,
+       .gigabytes = config.pool_gb,
+       .model_context = model_->info().max_context,
+       .wanted_context = config.max_context,
+       .available_bytes = available - std::min(available, anchor_bytes)});
   if (!plan.ok()) return plan.status();
   max_context_ = plan->max_context;
   blocks_ = plan->blocks;
@@ -124,7 +132,8 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
                                   ArenaWriters::kCreatorOnly);
   if (!arena.ok()) return arena.status();
   arena_ = std::make_unique<MemfdArena>(*std::move(arena));
-  LogLines(DescribePool(*plan, model_->layout()));
+  LogLines(DescribePool(*plan, layout));
+  LogLines(DescribeAnchors(anchor_slots_, section_bytes, layout.Recurrent()));
   return absl::OkStatus();
 }
 
@@ -147,7 +156,8 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
           .fingerprint = fingerprint_,
           .eos_ids = {tokenizer_.eos_ids.begin(), tokenizer_.eos_ids.end()},
           .max_context = max_context_,
-          .max_rows = kMaxStepRows});
+          .max_rows = kMaxStepRows,
+          .anchor_bytes = config.resident_bytes()});
   scheduler_ = std::make_unique<Scheduler>(
       std::move(state),
       Scheduler::Options{.max_queue = config.max_queue, .debug = config.debug});
@@ -171,6 +181,9 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   status.set_pool_bytes(arena_->bytes());
   status.set_pool_blocks(blocks_);
   status.set_row_bytes(model_->layout().RowBytes());
+  status.set_section_bytes(
+      model::ComputeSectionOffsets(model_->layout()).bytes);
+  status.set_anchor_slots(anchor_slots_);
   return {.scheduler = scheduler_.get(),
           .status = status,
           .tokenizer = std::move(tokenizer_),

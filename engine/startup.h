@@ -43,6 +43,7 @@ class LoadedEngine {
   Sha256Digest fingerprint_{};
   int max_context_ = 0;
   int blocks_ = 0;
+  int anchor_slots_ = 0;
   std::unique_ptr<MemfdArena> arena_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<attach::AttachClient> attach_;  // null: without

@@ -70,6 +70,20 @@ EngineMetrics::EngineMetrics()
                   .Name("holdfast_pool_blocks")
                   .Help("Blocks of the pool, by state")
                   .Register(registry_)),
+      resumes_(Counters(registry_, "holdfast_resumes_total",
+                        "Requests that resumed, by what they resumed at "
+                        "(anchor=rows: at a token without an anchor)")),
+      anchors_taken_(Counters(registry_, "holdfast_anchors_taken_total",
+                              "Anchors copied in a prefill, by kind")),
+      anchors_dropped_(Counters(
+          registry_, "holdfast_anchors_dropped_total",
+          "Anchors given up (reason=budget: for another one; rows: the rows "
+          "below went)")),
+      anchors_(BuildGauge()
+                   .Name("holdfast_anchors")
+                   .Help("Anchors held, end anchors not counted")
+                   .Register(registry_)
+                   .Add({})),
       generation_tokens_(Counters(registry_, "holdfast_generation_tokens_total",
                                   "Tokens generated")
                              .Add({})),
@@ -111,6 +125,9 @@ void EngineMetrics::Finished(const Result& result) {
   if (result.cache.resumed_at > 0) {
     prompt_tokens_.Add({{"source", CacheSourceName(result.cache.source)}})
         .Increment(result.cache.resumed_at);
+    const auto& anchor = result.cache.anchor;
+    resumes_.Add({{"anchor", anchor ? AnchorKindName(*anchor) : "rows"}})
+        .Increment();
   }
   if (result.cache.miss != MissReason::kNone) {
     misses_.Add({{"reason", MissReasonName(result.cache.miss)}}).Increment();
@@ -131,6 +148,16 @@ std::string EngineMetrics::Text(const EngineGauges& gauges) {
   blocks_.Add({{"state", "free"}}).Set(gauges.free_blocks);
   blocks_.Add({{"state", "used"}}).Set(gauges.used_blocks);
   blocks_.Add({{"state", "cached"}}).Set(gauges.cached_blocks);
+  anchors_.Set(gauges.anchors);
+  for (int kind = 0; kind < kAnchorKinds; ++kind) {
+    if (gauges.anchors_taken[kind] == 0) continue;
+    const char* name = AnchorKindName(static_cast<AnchorKind>(kind));
+    Raise(anchors_taken_.Add({{"kind", name}}), gauges.anchors_taken[kind]);
+  }
+  Raise(anchors_dropped_.Add({{"reason", "budget"}}),
+        gauges.anchors_dropped_budget);
+  Raise(anchors_dropped_.Add({{"reason", "rows"}}),
+        gauges.anchors_dropped_rows);
   Raise(evictions_, gauges.evictions);
   Raise(prefill_tokens_, gauges.prefill_tokens);
   return prometheus::TextSerializer().Serialize(registry_.Collect());

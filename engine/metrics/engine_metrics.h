@@ -2,10 +2,13 @@
 #ifndef HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_
 #define HOLDFAST_ENGINE_METRICS_ENGINE_METRICS_H_
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "engine/anchors/anchor.h"
 #include "engine/scheduler/request.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -22,6 +25,10 @@ struct EngineGauges {
   int cached_blocks = 0;
   std::uint64_t evictions = 0;
   std::uint64_t prefill_tokens = 0;
+  int anchors = 0;  // slots that hold one
+  std::array<std::uint64_t, kAnchorKinds> anchors_taken{};  // by AnchorKind
+  std::uint64_t anchors_dropped_budget = 0;
+  std::uint64_t anchors_dropped_rows = 0;
 };
 
 // Thread-safe. Conservation: holdfast_prompt_tokens_total over its sources is
@@ -43,6 +50,10 @@ class EngineMetrics {
   prometheus::Family<prometheus::Counter>& refused_;
   prometheus::Family<prometheus::Counter>& misses_;
   prometheus::Family<prometheus::Gauge>& blocks_;
+  prometheus::Family<prometheus::Counter>& resumes_;
+  prometheus::Family<prometheus::Counter>& anchors_taken_;
+  prometheus::Family<prometheus::Counter>& anchors_dropped_;
+  prometheus::Gauge& anchors_;
   prometheus::Counter& generation_tokens_;
   prometheus::Counter& evictions_;
   prometheus::Counter& prefill_tokens_;

@@ -79,6 +79,9 @@ void BlockPool::Evict(BlockId block) {
   evictable_.erase(KeyOf(block, meta));
   index_.erase(meta.entry->key);
   RememberEvicted(meta.entry->key);
+  if (eviction_listener_) {
+    eviction_listener_(meta.entry->key, meta.entry->depth);
+  }
   if (meta.entry->parent) {
     const BlockId parent = index_.at(*meta.entry->parent);
     --meta_[parent].entry->children;

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -75,6 +76,14 @@ class BlockPool {
                   const std::optional<PrefixKey>& parent,
                   std::span<const KeyId> ids);
 
+  // Called when an entry leaves the index, before its block may be written:
+  // its name and how many blocks are above it in its chain. The entries below
+  // it have left before. Must not touch the pool.
+  using EvictionListener = std::function<void(const PrefixKey&, int depth)>;
+  void OnEviction(EvictionListener listener) {
+    eviction_listener_ = std::move(listener);
+  }
+
   // Was a block of this name evicted lately? For the reason of a miss.
   bool EvictedLately(const PrefixKey& key) const {
     return evicted_.contains(key);
@@ -115,6 +124,7 @@ class BlockPool {
   std::unordered_map<PrefixKey, BlockId, PrefixKeyHash> index_;
   std::unordered_set<PrefixKey, PrefixKeyHash> evicted_;
   std::deque<PrefixKey> evicted_order_;
+  EvictionListener eviction_listener_;
   int used_ = 0;
   std::uint64_t clock_ = 0;
   std::uint64_t evictions_ = 0;

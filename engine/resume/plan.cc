@@ -1,6 +1,7 @@
 #include "engine/resume/plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "shared/cache_layout.h"
 #include "shared/check.h"
@@ -33,16 +34,143 @@ std::vector<BlockId> FindChain(const BlockPool& pool, const PrefixKey& root,
   return chain;
 }
 
+int BlocksFor(int rows) { return (rows + kBlockTokens - 1) / kBlockTokens; }
+
+// Looks for the deepest place; each Consider takes it when it is deeper than
+// what was found before.
+class Planner {
+ public:
+  Planner(const CachedStates& cached, std::span<const KeyId> prompt, int limit)
+      : cached_(cached),
+        prompt_(prompt),
+        limit_(std::min(limit, static_cast<int>(prompt.size()))) {}
+
+  void ConsiderResident(const Sequence& resident) {
+    const int shared = CommonPrefix(prompt_, resident.ids);
+    shared_ = std::max(shared_, shared);
+    const int reach = std::min(limit_, shared);
+    const auto take = [&](int position) {
+      plan_ = {.position = position,
+               .source = CacheSource::kResident,
+               .miss = MissReason::kNone,
+               .anchor = {},
+               .sections = nullptr,
+               .blocks = {},
+               .anchors = resident.anchors,
+               .remnant = nullptr};
+      for (int i = 0; i < BlocksFor(position); ++i) {
+        plan_.blocks.push_back(resident.table.block(i));
+      }
+    };
+    if (const int rows = AnyToken(reach); rows > plan_.position) take(rows);
+    if (const AnchorRef anchor = DeepestAnchor(resident.anchors, reach);
+        anchor != nullptr && Better(anchor->position)) {
+      take(anchor->position);
+      plan_.anchor = anchor->kind;
+      plan_.sections = anchor->sections;
+    }
+    // The seat's end anchor; of equals it is the one that says most.
+    const int end = resident.rows();
+    if (end > 0 && end <= reach && end >= plan_.position) {
+      take(end);
+      plan_.source = CacheSource::kEnd;
+      plan_.anchor = AnchorKind::kEnd;
+      plan_.sections = resident.sections.get();
+    }
+  }
+
+  void ConsiderRemnant(const Remnant& remnant) {
+    const int shared = CommonPrefix(prompt_, remnant.ids);
+    shared_ = std::max(shared_, shared);
+    const AnchorRef anchor =
+        DeepestAnchor(remnant.anchors, std::min(limit_, shared));
+    if (anchor == nullptr || !Better(anchor->position)) return;
+    std::vector<BlockId> blocks;
+    const std::span<const KeyId> ids = remnant.ids;
+    for (int i = 0; i < BlocksFor(anchor->position); ++i) {
+      blocks.push_back(cached_.pool.Find(
+          remnant.keys[i], ids.subspan(i * kBlockTokens, kBlockTokens)));
+      // An anchor without its rows is of no use.
+      if (blocks.back() == kNoBlock) return;
+    }
+    plan_ = {.position = anchor->position,
+             .source = CacheSource::kResident,
+             .miss = MissReason::kNone,
+             .anchor = anchor->kind,
+             .sections = anchor->sections,
+             .blocks = std::move(blocks),
+             .anchors = remnant.anchors,
+             .remnant = &remnant};
+  }
+
+  void ConsiderIndex(std::vector<BlockId> chain) {
+    const int rows = static_cast<int>(chain.size()) * kBlockTokens;
+    shared_ = std::max(shared_, rows);
+    const int reach = AnyToken(std::min(limit_, rows));
+    if (reach <= plan_.position) return;
+    chain.resize(BlocksFor(reach));
+    plan_ = {.position = reach,
+             .source = CacheSource::kResident,
+             .miss = MissReason::kNone,
+             .anchor = {},
+             .sections = nullptr,
+             .blocks = std::move(chain),
+             .anchors = {},
+             .remnant = nullptr};
+  }
+
+  ResumePlan Finish(bool evicted) {
+    std::erase_if(plan_.anchors, [this](const AnchorRef& anchor) {
+      return anchor->position > plan_.position;
+    });
+    if (plan_.position > 0) return std::move(plan_);
+    // Less than a block in common is how any two conversations begin.
+    const bool rows = cached_.recurrent && shared_ >= kBlockTokens;
+    plan_.miss = evicted ? MissReason::kEvicted
+                 : rows  ? MissReason::kNoAnchor
+                         : MissReason::kCold;
+    return std::move(plan_);
+  }
+
+ private:
+  // Where rows alone are enough: the last one is forwarded for its logits.
+  int AnyToken(int reach) const {
+    if (cached_.recurrent) return 0;
+    return std::min(reach, static_cast<int>(prompt_.size()) - 1);
+  }
+  // Of equal depth an anchor is as good as rows alone, and better at the end.
+  bool Better(int position) const {
+    return position > plan_.position ||
+           (position == plan_.position && !plan_.anchor && position > 0);
+  }
+
+  const CachedStates& cached_;
+  const std::span<const KeyId> prompt_;
+  const int limit_;
+  int shared_ = 0;  // the most rows that anything has in common
+  ResumePlan plan_;
+};
+
 }  // namespace
 
 const char* CacheSourceName(CacheSource source) {
-  return source == CacheSource::kResident ? "resident" : "none";
+  switch (source) {
+    case CacheSource::kResident:
+      return "resident";
+    case CacheSource::kEnd:
+      return "end";
+    case CacheSource::kNone:
+      break;
+  }
+  return "none";
 }
 
 const char* MissReasonName(MissReason reason) {
   switch (reason) {
     case MissReason::kCold:
       return "cold";
+    case MissReason::kNoAnchor:
+      return "no_anchor";
     case MissReason::kEvicted:
       return "evicted";
     case MissReason::kBypass:
@@ -53,52 +181,49 @@ const char* MissReasonName(MissReason reason) {
   return "";
 }
 
-ResumePlan PlanResume(const BlockPool& pool, const Sequence* resident,
-                      const PrefixKey& root, std::span<const KeyId> prompt) {
-  const int limit = static_cast<int>(prompt.size()) - 1;
+ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
+                      std::span<const KeyId> prompt, int limit) {
+  Planner planner(cached, prompt, limit);
   bool evicted = false;
-  ResumePlan plan;
-  plan.blocks = FindChain(pool, root, prompt, evicted);
-  plan.position =
-      std::min(limit, static_cast<int>(plan.blocks.size()) * kBlockTokens);
-  if (resident != nullptr && resident->root == root) {
-    const int shared = std::min(limit, CommonPrefix(prompt, resident->ids));
-    if (shared > plan.position) {
-      plan.position = shared;
-      plan.blocks.clear();
-      for (int i = 0; i * kBlockTokens < shared; ++i) {
-        plan.blocks.push_back(resident->table.block(i));
-      }
-    }
+  planner.ConsiderIndex(FindChain(cached.pool, root, prompt, evicted));
+  if (cached.resident != nullptr && cached.resident->root == root) {
+    planner.ConsiderResident(*cached.resident);
   }
-  plan.blocks.resize((plan.position + kBlockTokens - 1) / kBlockTokens);
-  if (plan.position > 0) {
-    plan.source = CacheSource::kResident;
-  } else {
-    plan.miss = evicted ? MissReason::kEvicted : MissReason::kCold;
+  for (const Remnant& remnant : cached.remnants.all()) {
+    if (remnant.root == root) planner.ConsiderRemnant(remnant);
   }
-  return plan;
+  return planner.Finish(evicted);
 }
 
-void StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
-                   const kernels::KvShape& shape, kernels::Backend& backend,
-                   BlockPool& pool, Sequence& sequence) {
+bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
+                   const kernels::KvShape& shape, std::size_t section_bytes,
+                   kernels::Backend& backend, BlockPool& pool,
+                   Sequence& sequence) {
   HF_CHECK(sequence.rows() == 0 && sequence.table.size() == 0);
+  if (plan.sections != nullptr) {
+    std::memcpy(sequence.sections.get(), plan.sections, section_bytes);
+  } else {
+    std::memset(sequence.sections.get(), 0, section_bytes);
+  }
   const int whole = plan.position / kBlockTokens;
   const int rest = plan.position % kBlockTokens;
   for (int i = 0; i < whole; ++i) sequence.table.Adopt(plan.blocks[i]);
-  int position = whole * kBlockTokens;
   if (rest > 0) {
     // Held while Append may evict.
     BlockTable source(&pool, sequence.table.kind());
     source.Adopt(plan.blocks[whole]);
-    if (sequence.table.Append()) {
-      backend.CopyBlockRows(shape, source.pointer(0), rest,
-                            sequence.table.pointer(whole));
-      position += rest;
+    if (!sequence.table.Append()) {
+      sequence.table.Clear();
+      return false;
     }
+    backend.CopyBlockRows(shape, source.pointer(0), rest,
+                          sequence.table.pointer(whole));
   }
-  sequence.ids.assign(prompt.begin(), prompt.begin() + position);
+  sequence.ids.assign(prompt.begin(), prompt.begin() + plan.position);
+  if (sequence.table.kind() == BlockTable::Kind::kPooled) {
+    sequence.anchors = plan.anchors;
+  }
+  return true;
 }
 
 }  // namespace holdfast::engine

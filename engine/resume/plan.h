@@ -2,44 +2,70 @@
 #ifndef HOLDFAST_ENGINE_RESUME_PLAN_H_
 #define HOLDFAST_ENGINE_RESUME_PLAN_H_
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/anchors/anchor.h"
 #include "engine/pool/block_pool.h"
+#include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "kernels/backend.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
 
-enum class CacheSource { kNone, kResident };
-enum class MissReason { kNone, kCold, kEvicted, kBypass };
+enum class CacheSource { kNone, kResident, kEnd };
+enum class MissReason { kNone, kCold, kNoAnchor, kEvicted, kBypass };
 const char* CacheSourceName(CacheSource source);
 // Empty for kNone.
 const char* MissReasonName(MissReason reason);
+
+// All that a prompt may be resumed from.
+struct CachedStates {
+  const BlockPool& pool;
+  const Sequence* resident = nullptr;  // null: there is none
+  const Remnants& remnants;
+  // The model has recurrent sections: only an anchor is a place to resume at.
+  bool recurrent = false;
+};
 
 struct ResumePlan {
   int position = 0;  // rows below it need no forward
   CacheSource source = CacheSource::kNone;
   MissReason miss = MissReason::kNone;  // when position is 0
-  // They hold those rows, the last one perhaps more. Not pinned: use the plan
-  // before the pool changes.
+  // What is resumed at; nothing: rows alone, at any token.
+  std::optional<AnchorKind> anchor;
+  // The anchor's; null: the model needs none there.
+  const std::byte* sections = nullptr;
+  // They hold the rows, the last one perhaps more.
   std::vector<BlockId> blocks;
+  // Anchors of that conversation at or below the position.
+  AnchorList anchors;
+  const Remnant* remnant = nullptr;  // when it comes from one
 };
 
-// The longest cached prefix of `prompt`, in the resident (may be null) or in
-// the index, for models whose rows can be resumed at any token. The last token
-// of the prompt is never taken from the cache: its forward gives the first
-// logits. Changes nothing.
-ResumePlan PlanResume(const BlockPool& pool, const Sequence* resident,
-                      const PrefixKey& root, std::span<const KeyId> prompt);
+// The deepest place to resume `prompt` at, not above `limit`. A hit is the
+// minimum over rows and anchors: for a recurrent model the deepest anchor that
+// the prompt shares and whose rows are all there; for another any token of the
+// rows. The last row is taken from the cache only together with an anchor
+// behind it, whose h_last gives the first logits. Changes nothing; blocks are
+// not pinned and pointers not owned: use the plan before anything else changes.
+ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
+                      std::span<const KeyId> prompt, int limit);
 
-// Gives `sequence`, which is empty, the rows of the plan: whole blocks by
-// reference, rows of a block that goes on differently by copy. Where no block
-// is left for the copy, the sequence starts at the block's first row instead.
-void StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
-                   const kernels::KvShape& shape, kernels::Backend& backend,
-                   BlockPool& pool, Sequence& sequence);
+// Gives `sequence`, which is empty, the state of the plan: whole blocks by
+// reference, rows of a block that goes on differently by copy, the sections by
+// copy (a cold start: zeros), and, when the sequence is a pooled one, the
+// anchors. False when no block is left for the copy: the sequence is empty
+// again, and the prompt can only be resumed at the block's first row or below.
+[[nodiscard]] bool StartSequence(const ResumePlan& plan,
+                                 std::span<const KeyId> prompt,
+                                 const kernels::KvShape& shape,
+                                 std::size_t section_bytes,
+                                 kernels::Backend& backend, BlockPool& pool,
+                                 Sequence& sequence);
 
 }  // namespace holdfast::engine
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/anchors/anchor.h"
 #include "engine/pool/block_pool.h"
 #include "engine/pool/block_table.h"
 #include "shared/prefix_key.h"
@@ -13,8 +14,8 @@ namespace holdfast::engine {
 
 // What was forwarded so far: rows 0 to rows() in the table's blocks, and the
 // live sections as they are after the last of them. A running request has one;
-// the resident of a seat is one that no request runs any more. Its last block
-// may be partial and is then its own.
+// the resident of a seat is one that no request runs any more: its sections are
+// the seat's end anchor. Its last block may be partial and is then its own.
 struct Sequence {
   Sequence(BlockPool* pool, BlockTable::Kind kind, const PrefixKey& root,
            AlignedBytes sections)
@@ -26,6 +27,7 @@ struct Sequence {
   std::vector<KeyId> ids;  // of the rows
   BlockTable table;
   AlignedBytes sections;
+  AnchorList anchors;  // none above rows()
 };
 
 // Enters every whole block of the sequence into the index. Where the index has

@@ -32,9 +32,21 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
       h_last_offset(SectionStart(model.layout(), kHLast)),
       h_last_floats(SectionFloats(model.layout(), kHLast)),
       token_bytes(tokenizer),
+      anchor_slots(section_bytes,
+                   AnchorSlotsFor(options.anchor_bytes, section_bytes)),
       pool(pool_memory, model.layout().BlockBytes(), blocks),
       sampler(model.info().vocab_size),
       step_size(options.max_rows, static_cast<int>(model.layout().grid_tokens)),
-      logits(model.info().vocab_size) {}
+      logits(model.info().vocab_size) {
+  pool.OnEviction([this](const PrefixKey& key, int depth) {
+    anchors_dropped.rows += remnants.OnEviction(key, depth);
+  });
+}
+
+void EngineState::RetireResident(const AnchorList& heir) {
+  if (!resident) return;
+  anchors_dropped.rows += remnants.Retire(pool, *resident, heir);
+  resident.reset();
+}
 
 }  // namespace holdfast::engine

@@ -8,9 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include "engine/anchors/anchor_slots.h"
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
 #include "engine/pool/block_pool.h"
+#include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/step_size.h"
@@ -27,12 +29,25 @@ struct EngineState {
     std::vector<std::int32_t> eos_ids;
     int max_context = 0;  // tokens; fits the model and the pool
     int max_rows = 0;     // of one Forward
+    // For anchors: each takes a copy of a sequence's sections.
+    std::uint64_t anchor_bytes = 0;
+  };
+  // Anchors given up, by why.
+  struct Dropped {
+    std::uint64_t budget = 0;  // for another one
+    std::uint64_t rows = 0;    // the rows below went
   };
 
   // `pool_memory` holds `blocks` blocks of the model's layout.
   EngineState(model::Model& model, kernels::Backend& backend,
               std::byte* pool_memory, int blocks,
               const TokenizerSpec& tokenizer, const Options& options);
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
+
+  // No conversation is the resident any more. What can outlive that of its
+  // anchors becomes a remnant, less those that `heir` holds too.
+  void RetireResident(const AnchorList& heir);
 
   model::Model& model;
   kernels::Backend& backend;
@@ -41,10 +56,13 @@ struct EngineState {
   const std::size_t h_last_offset;  // in a sequence's sections
   const std::size_t h_last_floats;  // 0: the model keeps none
   const TokenBytes token_bytes;
+  AnchorSlots anchor_slots;
   BlockPool pool;
+  Remnants remnants;  // of earlier residents
   // The last conversation that was no scratch request. After `pool`: it gives
   // its blocks back first.
   std::optional<Sequence> resident;
+  Dropped anchors_dropped;
   Sampler sampler;
   StepSize step_size;
   std::vector<float> logits;  // of the last row forwarded

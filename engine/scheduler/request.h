@@ -25,6 +25,8 @@ struct Request {
   std::string id;           // for log lines
   std::string session_key;  // for log lines
   std::vector<std::int32_t> prompt;
+  // Where its user messages and assistant headers start; ascending.
+  std::vector<int> messages;
   std::string salt;
   // The model that the prompt's ids were made for; nothing: not checked.
   std::optional<Sha256Digest> fingerprint;
@@ -60,6 +62,8 @@ struct CacheReport {
   int resumed_at = 0;  // rows taken from the cache
   int computed = 0;    // prompt rows forwarded
   MissReason miss = MissReason::kNone;
+  std::optional<AnchorKind> anchor;  // what was resumed at; none: rows alone
+  int anchors_taken = 0;             // by the prefill
 };
 
 struct OutputToken {

@@ -7,6 +7,7 @@
 #include "engine/model_status.h"
 #include "engine/resume/plan.h"
 #include "engine/resume/state_digest.h"
+#include "engine/scheduler/prefill_anchors.h"
 #include "fmt/format.h"
 #include "shared/cache_layout.h"
 
@@ -79,29 +80,16 @@ bool RequestRun::Prefill() {
     Fail(absl::ResourceExhaustedError("no memory for a sequence's sections"));
     return false;
   }
-  ResumePlan plan;
-  plan.miss = MissReason::kBypass;
-  if (request_.cache_mode != CacheMode::kBypass) {
-    const Sequence* resident = state_.resident ? &*state_.resident : nullptr;
-    plan = PlanResume(state_.pool, resident, sequence_.root, prompt_keys_);
-  }
-  StartSequence(plan, prompt_keys_, state_.model.kv_shape(), state_.backend,
-                state_.pool, sequence_);
-  result_.cache = {.source = plan.source,
-                   .resumed_at = sequence_.rows(),
-                   .computed = 0,
-                   .miss = plan.miss};
-  if (request_.digest && sequence_.rows() > 0) {
-    const auto digest = StateDigest(state_.model, state_.backend, sequence_,
-                                    DigestSections::kRecurrent);
-    if (!digest.ok()) return Fail(digest.status()), false;
-    result_.digests->resumed = *digest;
-  }
+  if (const auto status = Resume(); !status.ok()) return Fail(status), false;
+  PrefillAnchors anchors(state_, sequence_, result_.prompt_tokens,
+                         request_.messages);
+  result_.cache.anchors_taken += anchors.Reached();
   const int total = result_.prompt_tokens;
   while (sequence_.rows() < total) {
     if (stop_()) return End(FinishReason::kCancelled), false;
     const int position = sequence_.rows();
-    const int rows = state_.step_size.Next(position, total - position);
+    const int rows =
+        state_.step_size.Next(position, anchors.NextStop() - position);
     const auto ids = std::span(request_.prompt).subspan(position, rows);
     const auto step_start = Clock::now();
     const absl::Status status = Step(ids, position + rows == total);
@@ -109,9 +97,58 @@ bool RequestRun::Prefill() {
     state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
     result_.cache.computed += rows;
     state_.prefilled += rows;
+    result_.cache.anchors_taken += anchors.Reached();
     sink_.OnProgress(sequence_.rows(), total);
   }
   return true;
+}
+
+// Gives the sequence what is cached of the prompt.
+absl::Status RequestRun::Resume() {
+  int limit = result_.prompt_tokens;
+  for (bool started = false; !started;) {
+    // Gone before the first step: it refers to other conversations' anchors.
+    const ResumePlan plan = Plan(limit);
+    started = StartSequence(plan, prompt_keys_, state_.model.kv_shape(),
+                            state_.section_bytes, state_.backend, state_.pool,
+                            sequence_);
+    result_.cache = {.source = plan.source,
+                     .resumed_at = sequence_.rows(),
+                     .computed = 0,
+                     .miss = plan.miss,
+                     .anchor = plan.anchor,
+                     .anchors_taken = 0};
+    limit = plan.position / kBlockTokens * kBlockTokens;
+  }
+  if (request_.digest && sequence_.rows() > 0) {
+    const auto digest = StateDigest(state_.model, state_.backend, sequence_,
+                                    DigestSections::kRecurrent);
+    if (!digest.ok()) return digest.status();
+    result_.digests->resumed = *digest;
+  }
+  if (sequence_.rows() < result_.prompt_tokens) return absl::OkStatus();
+  // All of it was cached: its last hidden row is as good as a forward.
+  const absl::Status status = ToAbslStatus(
+      state_.model.LogitsFromHidden(sequence_.sections.get(), state_.logits));
+  return status.ok() ? CheckFinite(true) : status;
+}
+
+ResumePlan RequestRun::Plan(int limit) {
+  if (request_.cache_mode == CacheMode::kBypass) {
+    ResumePlan cold;
+    cold.miss = MissReason::kBypass;
+    return cold;
+  }
+  const CachedStates cached{
+      .pool = state_.pool,
+      .resident = state_.resident ? &*state_.resident : nullptr,
+      .remnants = state_.remnants,
+      .recurrent = state_.model.layout().Recurrent()};
+  ResumePlan plan = PlanResume(cached, sequence_.root, prompt_keys_, limit);
+  if (request_.cache_mode == CacheMode::kDefault) {
+    state_.remnants.Touch(plan.remnant);
+  }
+  return plan;
 }
 
 bool RequestRun::AfterPrompt() {
@@ -206,7 +243,7 @@ bool RequestRun::HaveBlocks(int rows) {
     // The resident goes last, and only for a request that replaces it.
     if (sequence_.table.kind() == BlockTable::Kind::kScratch) return false;
     if (!state_.resident) return false;
-    state_.resident.reset();
+    state_.RetireResident(sequence_.anchors);
   }
   return true;
 }
@@ -236,6 +273,8 @@ void RequestRun::Keep() {
     return;
   }
   PublishBlocks(state_.pool, sequence_);
+  state_.remnants.Forget(sequence_.anchors);
+  state_.RetireResident(sequence_.anchors);
   state_.resident = std::move(sequence_);
 }
 

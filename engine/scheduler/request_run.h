@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "engine/output/stop_matcher.h"
+#include "engine/resume/plan.h"
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/request.h"
@@ -31,6 +32,8 @@ class RequestRun {
  private:
   // They return false when the request has ended, with the reason in result_.
   bool Prefill();
+  absl::Status Resume();
+  ResumePlan Plan(int limit);
   bool AfterPrompt();
   void Decode();
   bool NextToken();

@@ -45,14 +45,15 @@ TEST_F(RequestRunTest, AColdRequestComputesItsWholePrompt) {
   EXPECT_EQ(engine_.state().resident->rows(), 304);
 }
 
-TEST_F(RequestRunTest, TheSamePromptAgainComputesOneRow) {
+TEST_F(RequestRunTest, TheSamePromptAgainComputesNothing) {
   const Request request = MakeRequest(SomeIds(300, 1));
   const Answer cold = engine_.Run(request);
   const Answer warm = engine_.Run(request);
   ExpectSame(warm, cold);
   EXPECT_EQ(warm.result.cache.source, CacheSource::kResident);
-  EXPECT_EQ(warm.result.cache.resumed_at, 299);
-  EXPECT_EQ(warm.result.cache.computed, 1);
+  EXPECT_EQ(warm.result.cache.anchor, AnchorKind::kPromptEnd);
+  EXPECT_EQ(warm.result.cache.resumed_at, 300);
+  EXPECT_EQ(warm.result.cache.computed, 0);
   EXPECT_EQ(warm.result.cache.miss, MissReason::kNone);
 }
 
@@ -78,6 +79,7 @@ TEST_F(RequestRunTest, TheNextTurnResumesAtTheEndOfTheAnswer) {
   const auto next = Joined(Joined(prompt, first.ids), SomeIds(30, 2));
   const Answer warm = engine_.Run(MakeRequest(next));
   EXPECT_EQ(warm.result.cache.resumed_at, 269);  // all rows there were
+  EXPECT_EQ(warm.result.cache.source, CacheSource::kEnd);
   ExpectSame(warm, engine_.Cold(MakeRequest(next)));
 }
 
@@ -136,7 +138,7 @@ TEST_F(RequestRunTest, CancelBeforeTheFirstStepChangesNothing) {
       engine_.Run(MakeRequest(SomeIds(400, 2)), sink, [] { return true; });
   EXPECT_EQ(cut.result.reason, FinishReason::kCancelled);
   EXPECT_EQ(engine_.Run(MakeRequest(SomeIds(300, 1))).result.cache.resumed_at,
-            299);
+            300);
 }
 
 TEST_F(RequestRunTest, CancelWhileDecodingKeepsTheRows) {
@@ -194,7 +196,7 @@ TEST_F(RequestRunTest, ANonFiniteLogitFailsByNameAndPublishesNothing) {
             FinishReason::kLength);
   // The conversation before it is still there.
   EXPECT_EQ(engine_.Run(MakeRequest(SomeIds(300, 1))).result.cache.resumed_at,
-            299);
+            300);
 }
 
 TEST_F(RequestRunTest, StopStringsEndAcrossTokens) {
@@ -308,12 +310,16 @@ TEST(RequestRunTinyPoolTest, AnEvictedPrefixIsAMissWithThatReason) {
 }
 
 // Any order of requests over shared and parting prompts answers as a cold run.
-TEST(RequestRunProperty, AnyOrderOfRequestsIsExact) {
-  for (unsigned seed = 0; seed < 6; ++seed) {
+class RequestRunProperty : public ::testing::TestWithParam<FakeModel::Kind> {};
+
+TEST_P(RequestRunProperty, AnyOrderOfRequestsIsExact) {
+  for (unsigned seed = 0; seed < 8; ++seed) {
     std::mt19937 random(seed);
-    FakeModel model;
+    FakeModel model(GetParam());
     FakeBackend backend;
-    TestEngine engine(model, backend, 6 + static_cast<int>(seed));
+    TestEngine engine(model, backend, 6 + static_cast<int>(seed),
+                      FakeTokenizer(), /*max_rows=*/512,
+                      /*anchors=*/static_cast<int>(seed) * 2);
     std::vector<std::int32_t> conversation = SomeIds(100, 1);
     for (int turn = 0; turn < 40; ++turn) {
       if (random() % 3 == 0) {  // parts somewhere
@@ -324,6 +330,11 @@ TEST(RequestRunProperty, AnyOrderOfRequestsIsExact) {
       if (conversation.size() > 1200) conversation.resize(50);
       Request request =
           MakeRequest(conversation, 1 + static_cast<int>(random() % 60));
+      const int gap = 20 + static_cast<int>(random() % 90);
+      for (int at = gap; at < static_cast<int>(conversation.size());
+           at += gap) {
+        request.messages.push_back(at);
+      }
       if (random() % 4 == 0) request.cache_mode = CacheMode::kReadOnly;
       if (random() % 4 == 0) request.salt = "other";
       RecordingSink sink;
@@ -340,6 +351,15 @@ TEST(RequestRunProperty, AnyOrderOfRequestsIsExact) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RequestRunProperty,
+                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
+                                           FakeModel::Kind::kRecurrent),
+                         [](const auto& info) {
+                           return info.param == FakeModel::Kind::kRecurrent
+                                      ? "Recurrent"
+                                      : "AttentionOnly";
+                         });
 
 }  // namespace
 }  // namespace holdfast::engine

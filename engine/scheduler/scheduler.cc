@@ -45,7 +45,7 @@ Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
               .max_context = state_->options.max_context,
               .debug = options.debug,
               .fingerprint = state_->options.fingerprint},
-      pool_counts_(state_->pool.counts()),
+      cache_gauges_(CacheGauges(*state_)),
       thread_([this] { ThreadMain(); }) {}
 
 Scheduler::~Scheduler() {
@@ -107,13 +107,28 @@ void Scheduler::Drain(std::chrono::milliseconds deadline,
 
 EngineGauges Scheduler::gauges() const {
   std::lock_guard lock(mutex_);
-  return {.running = running_ ? 1 : 0,
-          .waiting = static_cast<int>(queue_.size()),
-          .free_blocks = pool_counts_.free,
-          .used_blocks = pool_counts_.used,
-          .cached_blocks = pool_counts_.cached,
-          .evictions = pool_counts_.evictions,
-          .prefill_tokens = state_->prefilled.load()};
+  EngineGauges gauges = cache_gauges_;
+  gauges.running = running_ ? 1 : 0;
+  gauges.waiting = static_cast<int>(queue_.size());
+  gauges.prefill_tokens = state_->prefilled.load();
+  return gauges;
+}
+
+EngineGauges Scheduler::CacheGauges(const EngineState& state) {
+  const BlockPool::Counts pool = state.pool.counts();
+  EngineGauges gauges;
+  gauges.free_blocks = pool.free;
+  gauges.used_blocks = pool.used;
+  gauges.cached_blocks = pool.cached;
+  gauges.evictions = pool.evictions;
+  gauges.anchors = state.anchor_slots.live();
+  for (int kind = 0; kind < kAnchorKinds; ++kind) {
+    gauges.anchors_taken[kind] =
+        state.anchor_slots.taken(static_cast<AnchorKind>(kind));
+  }
+  gauges.anchors_dropped_budget = state.anchors_dropped.budget;
+  gauges.anchors_dropped_rows = state.anchors_dropped.rows;
+  return gauges;
 }
 
 bool Scheduler::draining() const {
@@ -159,7 +174,7 @@ bool Scheduler::MustStop(const Job& job) {
   ++progress_;
   if (job.cancelled) return true;
   std::lock_guard lock(mutex_);
-  pool_counts_ = state_->pool.counts();
+  cache_gauges_ = CacheGauges(*state_);
   return DeadlinePassed();
 }
 
@@ -202,7 +217,7 @@ std::optional<Refusal> Scheduler::CheckScratch(const Request& request) const {
 void Scheduler::EndJob(const Result& result, double seconds) {
   std::lock_guard lock(mutex_);
   running_ = false;
-  pool_counts_ = state_->pool.counts();
+  cache_gauges_ = CacheGauges(*state_);
   request_seconds_ = 0.75 * request_seconds_ + 0.25 * seconds;
   if (!draining_) return;
   ++(result.reason == FinishReason::kCancelled ? drained_.cancelled
@@ -221,14 +236,15 @@ void Scheduler::Deliver(const Job& job, const Result& result) {
   metrics_.Finished(result);
   const CacheReport& cache = result.cache;
   spdlog::info(
-      "request done id={} session={} prompt_tokens={} source={} resumed_at={} "
-      "computed={} miss={} output_tokens={} finish={} queue_ms={:.1f} "
-      "prefill_ms={:.1f} decode_ms={:.1f}{}{}",
+      "request done id={} session={} prompt_tokens={} source={} anchor={} "
+      "resumed_at={} computed={} miss={} anchors_taken={} output_tokens={} "
+      "finish={} queue_ms={:.1f} prefill_ms={:.1f} decode_ms={:.1f}{}{}",
       ForLog(job.request.id), ForLog(job.request.session_key),
-      result.prompt_tokens, CacheSourceName(cache.source), cache.resumed_at,
-      cache.computed, MissReasonName(cache.miss), result.output_tokens,
-      FinishReasonName(result.reason), result.timing.queue_ms,
-      result.timing.prefill_ms, result.timing.decode_ms,
+      result.prompt_tokens, CacheSourceName(cache.source),
+      cache.anchor ? AnchorKindName(*cache.anchor) : "", cache.resumed_at,
+      cache.computed, MissReasonName(cache.miss), cache.anchors_taken,
+      result.output_tokens, FinishReasonName(result.reason),
+      result.timing.queue_ms, result.timing.prefill_ms, result.timing.decode_ms,
       result.error.empty() ? "" : " error=", result.error);
   job.sink->OnFinished(result);
 }

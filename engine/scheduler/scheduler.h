@@ -74,6 +74,8 @@ class Scheduler {
   bool MustStop(const Job& job);
   void AnswerDrains(std::unique_lock<std::mutex>& lock);
   bool DeadlinePassed() const;  // needs mutex_
+  // What EngineState counts. On the engine thread, or before it starts.
+  static EngineGauges CacheGauges(const EngineState& state);
 
   const std::unique_ptr<EngineState> state_;  // the engine thread's
   const Options options_;
@@ -90,7 +92,7 @@ class Scheduler {
   Clock::time_point drain_deadline_ = Clock::time_point::max();
   DrainResult drained_;
   std::vector<std::function<void(DrainResult)>> drain_waiters_;
-  BlockPool::Counts pool_counts_;
+  EngineGauges cache_gauges_;   // what of them the engine thread counts
   double request_seconds_ = 1;  // moving average, for Retry-After
 
   std::thread thread_;

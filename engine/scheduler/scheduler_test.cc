@@ -180,9 +180,9 @@ TEST_F(SchedulerTest, CountsWhatItDid) {
   Submit(MakeRequest({}));
   const std::string text = scheduler_->MetricsText();
   EXPECT_THAT(
-      text, HasSubstr("holdfast_prompt_tokens_total{source=\"computed\"} 301"));
+      text, HasSubstr("holdfast_prompt_tokens_total{source=\"computed\"} 300"));
   EXPECT_THAT(
-      text, HasSubstr("holdfast_prompt_tokens_total{source=\"resident\"} 299"));
+      text, HasSubstr("holdfast_prompt_tokens_total{source=\"resident\"} 300"));
   EXPECT_THAT(text,
               HasSubstr("holdfast_requests_total{finish_reason=\"length\"} 2"));
   EXPECT_THAT(
@@ -190,7 +190,12 @@ TEST_F(SchedulerTest, CountsWhatItDid) {
   EXPECT_THAT(
       text, HasSubstr("holdfast_requests_refused_total{reason=\"invalid\"} 1"));
   EXPECT_THAT(text, HasSubstr("holdfast_generation_tokens_total 8"));
-  EXPECT_THAT(text, HasSubstr("holdfast_prefill_tokens_total 301"));
+  EXPECT_THAT(text, HasSubstr("holdfast_prefill_tokens_total 300"));
+  EXPECT_THAT(text,
+              HasSubstr("holdfast_resumes_total{anchor=\"prompt_end\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("holdfast_anchors_taken_total{kind=\"prompt_end\"} 1"));
+  EXPECT_THAT(text, HasSubstr("holdfast_anchors 1\n"));
 }
 
 class AdmissionTest : public ::testing::Test {

@@ -70,6 +70,18 @@ absl::Status CheckMessages(const v1::GenerateRequest& proto) {
   return absl::OkStatus();
 }
 
+// Where an edited or retried conversation parts from what is cached.
+std::vector<int> MessageStarts(const v1::GenerateRequest& proto) {
+  std::vector<int> starts;
+  for (const v1::MessagePosition& message : proto.messages()) {
+    if (message.role() == v1::ROLE_USER ||
+        message.role() == v1::ROLE_ASSISTANT) {
+      starts.push_back(ToInt(message.position_tokens()));
+    }
+  }
+  return starts;
+}
+
 v1::Refused::Reason ToProto(Refusal::Reason reason) {
   switch (reason) {
     case Refusal::Reason::kQueueFull:
@@ -117,6 +129,7 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   request.id = proto.request_id();
   request.session_key = proto.session_key();
   request.prompt = Ids(proto.prompt_ids());
+  request.messages = MessageStarts(proto);
   request.salt = proto.salt();
   if (!proto.fingerprint().empty()) {
     // Another length is another model's: all zeros is nobody's.
@@ -159,6 +172,7 @@ void ToProto(const CacheReport& cache, v1::CacheReport* proto) {
   proto->set_resumed_at_tokens(cache.resumed_at);
   proto->set_computed_tokens(cache.computed);
   proto->set_miss_reason(MissReasonName(cache.miss));
+  if (cache.anchor) proto->set_anchor(AnchorKindName(*cache.anchor));
 }
 
 void ToProto(const OutputToken& token, v1::OutputToken* proto) {

@@ -121,6 +121,7 @@ grpc::ServerUnaryReactor* EngineService::Status(
     response->set_waiting_requests(gauges.waiting);
     response->set_pool_free_blocks(gauges.free_blocks);
     response->set_pool_cached_blocks(gauges.cached_blocks);
+    response->set_anchors(gauges.anchors);
     *response->mutable_cache_service() = served->serving.cache_link();
   }
   response->set_uptime_s(

@@ -9,6 +9,7 @@
 
 #include "engine/model/testing/temp_folder.h"
 #include "engine/server.h"
+#include "engine/service/convert.h"
 #include "engine/service/engine_service.h"
 #include "engine/testing/test_engine.h"
 #include "gmock/gmock.h"
@@ -154,9 +155,10 @@ TEST_F(ServiceTest, StreamsProgressStartTokensEnd) {
   EXPECT_EQ(Ids(again), Ids(events));
   const v1::Finished& warm = again.back().finished();
   EXPECT_EQ(warm.cache().cache_source(), "resident");
-  EXPECT_EQ(warm.cache().resumed_at_tokens(), 699u);
-  EXPECT_EQ(warm.cache().cached_tokens_by_source().at("resident"), 699u);
-  EXPECT_EQ(warm.cache().computed_tokens(), 1u);
+  EXPECT_EQ(warm.cache().anchor(), "prompt_end");
+  EXPECT_EQ(warm.cache().resumed_at_tokens(), 700u);
+  EXPECT_EQ(warm.cache().cached_tokens_by_source().at("resident"), 700u);
+  EXPECT_EQ(warm.cache().computed_tokens(), 0u);
   EXPECT_EQ(warm.digests().end(), end.digests().end());
   EXPECT_EQ(warm.digests().first_logits(), end.digests().first_logits());
   EXPECT_EQ(warm.digests().resumed().size(), 32u);
@@ -188,6 +190,23 @@ TEST_F(ServiceTest, RefusalsAreEvents) {
   request = MakeRequest({1}, 1);
   request.mutable_prompt_ids()->Set(0, 0xffffffff);
   EXPECT_THAT(refused(request).message(), HasSubstr("prompt_ids"));
+}
+
+TEST_F(ServiceTest, MessagesOfUserAndAssistantGetAnchors) {
+  v1::GenerateRequest proto = MakeRequest(SomeIds(50, 1), 1);
+  const auto add = [&proto](int position, v1::Role role) {
+    v1::MessagePosition* message = proto.add_messages();
+    message->set_position_tokens(position);
+    message->set_role(role);
+  };
+  add(0, v1::ROLE_SYSTEM);
+  add(10, v1::ROLE_USER);
+  add(20, v1::ROLE_ASSISTANT);
+  add(30, v1::ROLE_TOOL);
+  add(40, v1::ROLE_ASSISTANT);
+  const auto request = FromProto(proto);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->messages, (std::vector<int>{10, 20, 40}));
 }
 
 // The model makes a step only when the test lets it, so the request cannot end
@@ -245,7 +264,7 @@ TEST_F(ServiceTest, TheTokenizerTravelsInParts) {
   EXPECT_EQ(part.total_bytes(), bytes.size());
   v1::Tokenizer proto;
   ASSERT_TRUE(proto.ParseFromString(bytes));
-  const auto spec = FromProto(proto);
+  const auto spec = ::holdfast::FromProto(proto);
   ASSERT_TRUE(spec.ok());
   EXPECT_EQ(spec->tokens, FakeTokenizer().tokens);
   EXPECT_EQ(spec->eos_ids, (std::vector<std::uint32_t>{kFakeEos}));

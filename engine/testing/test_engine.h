@@ -57,7 +57,8 @@ inline std::unique_ptr<EngineState> MakeState(model::Model& model,
                                               kernels::Backend& backend,
                                               std::byte* memory, int blocks,
                                               const TokenizerSpec& tokenizer,
-                                              int max_rows = 512) {
+                                              int max_rows = 512,
+                                              int anchors = 32) {
   return std::make_unique<EngineState>(
       model, backend, memory, blocks, tokenizer,
       EngineState::Options{
@@ -65,7 +66,9 @@ inline std::unique_ptr<EngineState> MakeState(model::Model& model,
           .eos_ids = {tokenizer.eos_ids.begin(), tokenizer.eos_ids.end()},
           .max_context =
               std::min(model.info().max_context, blocks * kBlockTokens),
-          .max_rows = max_rows});
+          .max_rows = max_rows,
+          .anchor_bytes =
+              anchors * model::ComputeSectionOffsets(model.layout()).bytes});
 }
 
 // `memory` starts with a pattern, so that rows never written are seen.
@@ -73,12 +76,12 @@ class TestEngine {
  public:
   TestEngine(model::Model& model, kernels::Backend& backend, int blocks,
              const TokenizerSpec& tokenizer = FakeTokenizer(),
-             int max_rows = 512)
+             int max_rows = 512, int anchors = 32)
       : memory_(AllocateAligned(blocks * model.layout().BlockBytes())) {
     std::fill_n(memory_.get(), blocks * model.layout().BlockBytes(),
                 std::byte{0xA5});
-    state_ =
-        MakeState(model, backend, memory_.get(), blocks, tokenizer, max_rows);
+    state_ = MakeState(model, backend, memory_.get(), blocks, tokenizer,
+                       max_rows, anchors);
   }
 
   Answer Run(
@@ -87,6 +90,7 @@ class TestEngine {
     Result result =
         RequestRun(*state_, request, sink, 0, std::move(stop)).Run();
     CheckPool();
+    CheckAnchors();
     return {std::move(result), sink.ids, sink.tokens, sink.progress};
   }
   Answer Run(const Request& request) {
@@ -113,6 +117,38 @@ class TestEngine {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
+  // Each anchor has one holder, which has the rows below it.
+  void CheckAnchors() {
+    int held = 0;
+    const auto check = [&held](const AnchorList& anchors, int rows) {
+      int below = 0;
+      for (const AnchorRef& anchor : anchors) {
+        EXPECT_EQ(anchor.use_count(), 1);
+        EXPECT_GT(anchor->position, below);
+        EXPECT_LE(anchor->position, rows);
+        below = anchor->position;
+        ++held;
+      }
+    };
+    if (state_->resident) {
+      check(state_->resident->anchors, state_->resident->rows());
+    }
+    for (const Remnant& remnant : state_->remnants.all()) {
+      EXPECT_FALSE(remnant.anchors.empty());
+      check(remnant.anchors, static_cast<int>(remnant.ids.size()));
+      ASSERT_EQ(remnant.ids.size(), remnant.keys.size() * kBlockTokens);
+      for (std::size_t i = 0; i < remnant.keys.size(); ++i) {
+        EXPECT_NE(
+            state_->pool.Find(
+                remnant.keys[i],
+                std::span(remnant.ids).subspan(i * kBlockTokens, kBlockTokens)),
+            kNoBlock);
+      }
+    }
+    EXPECT_EQ(held, state_->anchor_slots.live());
+    EXPECT_LE(held, state_->anchor_slots.capacity());
+  }
+
   // All that a request could change, as text.
   std::string Describe() const {
     std::string text = state_->pool.Describe();
@@ -125,8 +161,14 @@ class TestEngine {
       }
       Sha256 sha;
       sha.Update(resident.sections.get(), state_->section_bytes);
+      for (const AnchorRef& anchor : resident.anchors) {
+        sha.Update(anchor->sections, state_->section_bytes);
+        text += std::string(" ") + AnchorKindName(anchor->kind) + "@" +
+                std::to_string(anchor->position);
+      }
       text += " " + ToHex(sha.Finish());
     }
+    text += state_->remnants.Describe();
     // Rows: free blocks may hold anything.
     Sha256 rows;
     for (BlockId block = 0; block < state_->pool.blocks(); ++block) {

@@ -71,6 +71,7 @@ Json HoldfastJson(const HoldfastReport& report) {
   Json json = {
       {"cache_source", report.cache_source},
       {"cached_by_source", std::move(by_source)},
+      {"anchor", report.anchor.empty() ? Json(nullptr) : Json(report.anchor)},
       {"resumed_at_tokens", report.resumed_at_tokens},
       {"computed_tokens", report.computed_tokens},
       {"queue_ms", report.queue_ms},

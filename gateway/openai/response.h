@@ -58,6 +58,7 @@ struct DigestReport {
 struct HoldfastReport {
   std::string cache_source;
   std::map<std::string, std::uint32_t> cached_by_source;
+  std::string anchor;  // what was resumed at; empty: null
   std::uint32_t resumed_at_tokens = 0;
   std::uint32_t computed_tokens = 0;
   double prefill_ms = 0;

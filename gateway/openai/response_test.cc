@@ -19,6 +19,7 @@ HoldfastReport Report() {
   HoldfastReport report;
   report.cache_source = "resident";
   report.cached_by_source = {{"resident", 7}};
+  report.anchor = "line";
   report.resumed_at_tokens = 7;
   report.computed_tokens = 3;
   report.queue_ms = 0.5;
@@ -43,7 +44,7 @@ std::vector<TokenLogprobs> Logprobs() {
 
 constexpr char kReport[] =
     R"({"cache_source":"resident","cached_by_source":{"resident":7},)"
-    R"("resumed_at_tokens":7,"computed_tokens":3,"queue_ms":0.5,)"
+    R"("anchor":"line","resumed_at_tokens":7,"computed_tokens":3,"queue_ms":0.5,)"
     R"("prefill_ms":1.5,"decode_ms":2.5,"miss_reason":null})";
 constexpr char kUsage[] =
     R"({"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,)"

@@ -256,6 +256,7 @@ openai::HoldfastReport Run::Report(const v1::Finished& finished) const {
   report.cache_source = cache.cache_source();
   for (const auto& [source, tokens] : cache.cached_tokens_by_source())
     report.cached_by_source[source] = tokens;
+  report.anchor = cache.anchor();
   report.resumed_at_tokens = cache.resumed_at_tokens();
   report.computed_tokens = cache.computed_tokens();
   report.miss_reason = cache.miss_reason();

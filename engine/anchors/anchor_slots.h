@@ -1,0 +1,58 @@
+// The memory of anchors: a fixed number of slots, each as large as a sequence's
+// sections.
+#ifndef HOLDFAST_ENGINE_ANCHORS_ANCHOR_SLOTS_H_
+#define HOLDFAST_ENGINE_ANCHORS_ANCHOR_SLOTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/anchors/anchor.h"
+#include "engine/pool/block_table.h"
+
+namespace holdfast::engine {
+
+// However small a model's sections are: more would only be searched through.
+inline constexpr int kMaxAnchorSlots = 1024;
+
+// Slots that fit a budget of bytes, at most kMaxAnchorSlots.
+int AnchorSlotsFor(std::uint64_t budget_bytes, std::size_t section_bytes);
+
+// The part of anchors in the memory table at start.
+std::string DescribeAnchors(int slots, std::size_t section_bytes,
+                            bool recurrent);
+
+// Memory is taken from the machine as slots come into use and kept for the next
+// anchor. One thread; outlives every anchor it gave.
+class AnchorSlots {
+ public:
+  AnchorSlots(std::size_t section_bytes, int capacity);
+  AnchorSlots(const AnchorSlots&) = delete;
+  AnchorSlots& operator=(const AnchorSlots&) = delete;
+
+  int capacity() const { return capacity_; }
+  int live() const { return live_; }
+  bool full() const { return live_ >= capacity_; }
+  // Anchors made so far.
+  std::uint64_t taken(AnchorKind kind) const {
+    return taken_[static_cast<std::size_t>(kind)];
+  }
+
+  // An anchor that holds a copy of `sections`; its slot is free again when the
+  // last reference goes. Null when all slots are taken or the machine has no
+  // memory for one more.
+  AnchorRef Take(int position, AnchorKind kind, const std::byte* sections);
+
+ private:
+  const std::size_t section_bytes_;
+  const int capacity_;
+  int live_ = 0;
+  std::array<std::uint64_t, kAnchorKinds> taken_{};
+  std::vector<AlignedBytes> spare_;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_ANCHORS_ANCHOR_SLOTS_H_

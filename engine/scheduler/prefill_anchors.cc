@@ -1,0 +1,120 @@
+#include "engine/scheduler/prefill_anchors.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/anchors/anchor_slots.h"
+
+namespace holdfast::engine {
+namespace {
+
+// Every position of a prompt that may have an anchor, the inherited ones
+// included.
+std::vector<AnchorSpot> AllSpots(const EngineState& state,
+                                 const Sequence& sequence, int prompt_tokens,
+                                 std::span<const int> messages) {
+  const int start = sequence.rows();
+  std::map<int, AnchorSpot> spots;
+  const auto at = [&spots](int position) -> AnchorSpot& {
+    AnchorSpot& spot = spots[position];
+    spot.position = position;
+    return spot;
+  };
+  for (const AnchorRef& anchor : sequence.anchors) at(anchor->position);
+  const auto& layout = state.model.layout();
+  const int grid = static_cast<int>(layout.grid_tokens);
+  if (layout.Recurrent()) {
+    for (int line = (start / grid + 1) * grid; line <= prompt_tokens;
+         line += grid) {
+      at(line);
+    }
+    // More of them than slots are not worth a look.
+    const std::size_t newest =
+        std::min<std::size_t>(messages.size(), kMaxAnchorSlots);
+    for (int position : messages.last(newest)) {
+      if (position > start || spots.contains(position)) {
+        at(position).message = true;
+      }
+    }
+  }
+  at(prompt_tokens).prompt_end = true;
+  std::vector<AnchorSpot> all;
+  for (auto& [position, spot] : spots) {
+    spot.line = position % grid == 0;
+    all.push_back(spot);
+  }
+  return all;
+}
+
+AnchorKind KindOf(const AnchorSpot& spot) {
+  if (spot.prompt_end) return AnchorKind::kPromptEnd;
+  return spot.message ? AnchorKind::kMessage : AnchorKind::kLine;
+}
+
+}  // namespace
+
+PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
+                               int prompt_tokens, std::span<const int> messages)
+    : state_(state), sequence_(sequence), prompt_tokens_(prompt_tokens) {
+  if (sequence.table.kind() == BlockTable::Kind::kScratch) return;
+  wanted_ = SurvivingSpots(AllSpots(state, sequence, prompt_tokens, messages),
+                           state.anchor_slots.capacity(), prompt_tokens);
+  for (const AnchorRef& anchor : sequence.anchors) {
+    const auto spot =
+        std::ranges::find(wanted_, anchor->position, &AnchorSpot::position);
+    if (spot == wanted_.end()) {
+      doomed_.push_back(anchor);
+    } else {
+      wanted_.erase(spot);
+    }
+  }
+}
+
+int PrefillAnchors::NextStop() const {
+  return wanted_.empty() ? prompt_tokens_ : wanted_.front().position;
+}
+
+bool PrefillAnchors::Reached() {
+  const int position = sequence_.rows();
+  if (wanted_.empty() || wanted_.front().position != position) {
+    return false;
+  }
+  const AnchorKind kind = KindOf(wanted_.front());
+  wanted_.erase(wanted_.begin());
+  if (!MakeRoom()) return false;
+  AnchorRef anchor =
+      state_.anchor_slots.Take(position, kind, sequence_.sections.get());
+  if (anchor == nullptr) return false;
+  InsertAnchor(sequence_.anchors, std::move(anchor));
+  return true;
+}
+
+// The resident that this request will displace goes before what the request
+// itself has inherited: they share nothing that is dropped here.
+bool PrefillAnchors::MakeRoom() {
+  while (state_.anchor_slots.full()) {
+    const bool dropped =
+        state_.remnants.DropOne() ||
+        (state_.resident &&
+         DropUnshared(state_.resident->anchors, state_.resident->rows())) ||
+        DropDoomed();
+    if (!dropped) return false;
+    ++state_.anchors_dropped.budget;
+  }
+  return true;
+}
+
+bool PrefillAnchors::DropDoomed() {
+  if (doomed_.empty()) return false;
+  const AnchorList gone = {std::move(doomed_.back())};
+  doomed_.pop_back();
+  sequence_.anchors = AnchorsWithout(sequence_.anchors, gone);
+  if (state_.resident) {
+    state_.resident->anchors = AnchorsWithout(state_.resident->anchors, gone);
+  }
+  state_.remnants.Forget(gone);
+  return true;
+}
+
+}  // namespace holdfast::engine
