@@ -25,8 +25,8 @@ struct SequenceRows {
   std::byte* const* blocks = nullptr;
   // The sequence's live sections (CacheLayout::sections, one after the other,
   // each at a multiple of 64 bytes: SectionOffsets); read at the start (models
-  // with recurrent state; all zeros at position 0), written for the last row.
-  // Never null.
+  // with recurrent state; at position 0 whatever they hold counts as zeros),
+  // written for the last row. Never null.
   std::byte* sections = nullptr;
   // vocab_size floats each: for the last row, or for every row; empty: none.
   std::span<float> last_logits;

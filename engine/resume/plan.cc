@@ -202,8 +202,6 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
   HF_CHECK(sequence.rows() == 0 && sequence.table.size() == 0);
   if (plan.sections != nullptr) {
     std::memcpy(sequence.sections.get(), plan.sections, section_bytes);
-  } else {
-    std::memset(sequence.sections.get(), 0, section_bytes);
   }
   const int whole = plan.position / kBlockTokens;
   const int rest = plan.position % kBlockTokens;

@@ -57,7 +57,7 @@ ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
 
 // Gives `sequence`, which is empty, the state of the plan: whole blocks by
 // reference, rows of a block that goes on differently by copy, the sections by
-// copy (a cold start: zeros), and, when the sequence is a pooled one, the
+// copy, and, when the sequence is a pooled one, the
 // anchors. False when no block is left for the copy: the sequence is empty
 // again, and the prompt can only be resumed at the block's first row or below.
 [[nodiscard]] bool StartSequence(const ResumePlan& plan,

@@ -84,6 +84,23 @@ void FakeBackend::Attention(const kernels::KvShape&, int, const float*, int,
   NoArithmetic();
 }
 void FakeBackend::SiluMul(const float*, int, int, float*) { NoArithmetic(); }
+void FakeBackend::SigmoidMul(float*, const float*, int, int, int) {
+  NoArithmetic();
+}
+void FakeBackend::GatedDeltaNet(const kernels::GdnShape&,
+                                const kernels::GdnWeights&,
+                                const kernels::GdnPlace&, const float*, int,
+                                std::span<const kernels::RowSpan>, float*) {
+  NoArithmetic();
+}
+void FakeBackend::MoeExperts(const kernels::MoeShape&,
+                             std::span<const kernels::ExpertWeights>,
+                             const float*, int, const float*, int, float*) {
+  NoArithmetic();
+}
+void FakeBackend::AddGated(float*, const float*, const float*, int, int, int) {
+  NoArithmetic();
+}
 
 void FakeBackend::CopyBlockRows(const kernels::KvShape&, const std::byte* from,
                                 int rows, std::byte* to) {
@@ -130,7 +147,7 @@ FakeModel::State FakeModel::Load(const model::SequenceRows& rows) const {
     HF_CHECK(LoadRow(rows.blocks, i, 1) == Mix(row, 1));
     state.below ^= Mix(row, i);
   }
-  if (!layout_.Recurrent()) return state;
+  if (!layout_.Recurrent() || rows.position == 0) return state;
   std::memcpy(&state.running, rows.sections, 8);
   std::memcpy(state.tail.data(), rows.sections + 64, 24);
   return state;

@@ -48,6 +48,14 @@ class FakeBackend final : public kernels::Backend {
   void Attention(const kernels::KvShape&, int, const float*, int, int, float,
                  std::span<const kernels::RowSpan>, float*) override;
   void SiluMul(const float*, int, int, float*) override;
+  void SigmoidMul(float*, const float*, int, int, int) override;
+  void GatedDeltaNet(const kernels::GdnShape&, const kernels::GdnWeights&,
+                     const kernels::GdnPlace&, const float*, int,
+                     std::span<const kernels::RowSpan>, float*) override;
+  void MoeExperts(const kernels::MoeShape&,
+                  std::span<const kernels::ExpertWeights>, const float*, int,
+                  const float*, int, float*) override;
+  void AddGated(float*, const float*, const float*, int, int, int) override;
   void CopyBlockRows(const kernels::KvShape& shape, const std::byte* from,
                      int rows, std::byte* to) override;
   void ZeroBlockRows(const kernels::KvShape& shape, std::byte* block,
