@@ -19,6 +19,7 @@ namespace holdfast::model {
 extern const char kGpt2Pattern[];
 extern const char kLlama3Pattern[];  // numbers by threes
 extern const char kQwen2Pattern[];   // numbers by one
+extern const char kQwen35Pattern[];  // and combining marks with the letters
 
 PreTokenizerStep SplitStep(std::string pattern);
 PreTokenizerStep DigitsStep(bool individual);

@@ -58,7 +58,7 @@ void ExpectSame(const Outcome& a, const Outcome& b) {
 std::vector<std::int32_t> Prompt(int tokens, int seed) {
   std::mt19937 random(seed);
   std::vector<std::int32_t> ids(tokens);
-  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 1000);
+  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 260);
   return ids;
 }
 
@@ -82,10 +82,13 @@ class ExactTest : public ::testing::TestWithParam<Case> {
   };
 
   Loaded Load(int threads, int max_rows = kMaxRows) {
-    const std::string path = folder_.File("model.gguf");
+    const std::string path = folder_.File("model");
     TinyModelOptions options = *testing::TinyVariant(GetParam().variant);
     testing::SetType(GetParam().type, &options);
-    EXPECT_TRUE(testing::WriteTinyGguf(options, path).ok());
+    const auto written = testing::IsFolderOnly(options)
+                             ? testing::WriteTinyFolder(options, path)
+                             : testing::WriteTinyGguf(options, path);
+    EXPECT_TRUE(written.ok()) << written.message();
     auto backend = kernels::MakeHostBackend({.threads = threads});
     EXPECT_TRUE(backend.ok()) << backend.status().message();
     LoadOptions load;
@@ -238,6 +241,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"llama_q4_1", "tiny-llama", WeightType::kQ4_1, StateType::kBF16},
         Case{"llama_q4_k", "tiny-llama", WeightType::kQ4_K, StateType::kBF16},
         Case{"qwen3_f32_state", "tiny-qwen3", WeightType::kBF16,
+             StateType::kF32},
+        Case{"qwen35_f32", "tiny-qwen35", WeightType::kF32, StateType::kBF16},
+        Case{"qwen35_q8_0", "tiny-qwen35", WeightType::kQ8_0, StateType::kBF16},
+        Case{"qwen35_moe", "tiny-qwen35-moe", WeightType::kBF16,
+             StateType::kBF16},
+        Case{"qwen3_next_f32_state", "tiny-qwen3-next", WeightType::kF32,
              StateType::kF32}),
     [](const auto& info) { return info.param.name; });
 

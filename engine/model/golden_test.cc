@@ -1,17 +1,14 @@
 // Logits against Hugging Face transformers (scripts/golden/make_llama_golden.py
 // writes the files and says what is in them).
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/model/loader.h"
+#include "engine/model/testing/golden_file.h"
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/test_sequence.h"
 #include "engine/model/testing/tiny_model.h"
@@ -22,59 +19,7 @@
 namespace holdfast::model {
 namespace {
 
-constexpr double kBound = 1e-4;  // max|a-b| / max|b|
-
-struct GoldenRow {
-  std::uint32_t position = 0;
-  std::uint32_t stride = 1;
-  std::vector<float> logits;
-};
-
-struct GoldenCase {
-  std::vector<std::int32_t> ids;
-  std::vector<GoldenRow> rows;
-};
-
-class GoldenReader {
- public:
-  explicit GoldenReader(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(file), {});
-  }
-
-  std::vector<GoldenCase> Read() {
-    std::vector<GoldenCase> cases;
-    if (bytes_.substr(0, 4) != "HFG1") return cases;
-    at_ = 4;
-    cases.resize(U32());
-    for (GoldenCase& one : cases) {
-      one.ids = Array<std::int32_t>(U32());
-      one.rows.resize(U32());
-      for (GoldenRow& row : one.rows) {
-        row.position = U32();
-        row.stride = U32();
-        row.logits = Array<float>(U32());
-      }
-    }
-    return cases;
-  }
-
- private:
-  std::uint32_t U32() { return Array<std::uint32_t>(1).at(0); }
-
-  template <typename T>
-  std::vector<T> Array(std::size_t count) {
-    std::vector<T> values(count);
-    const std::string part = bytes_.substr(at_, count * sizeof(T));
-    EXPECT_EQ(part.size(), count * sizeof(T)) << "golden file too short";
-    std::memcpy(values.data(), part.data(), part.size());
-    at_ += part.size();
-    return values;
-  }
-
-  std::string bytes_;
-  std::size_t at_ = 0;
-};
+constexpr double kBound = 1e-4;  // max|a - b| / max|b|
 
 // Prefill in launches of up to max_rows, all logits kept.
 std::vector<float> Logits(Model& model, const std::vector<std::int32_t>& ids,
@@ -98,7 +43,7 @@ std::vector<float> Logits(Model& model, const std::vector<std::int32_t>& ids,
 
 void ExpectGolden(const std::string& golden_path, const std::string& model_path,
                   int max_context) {
-  const std::vector<GoldenCase> cases = GoldenReader(golden_path).Read();
+  const auto cases = testing::ReadGolden(golden_path);
   ASSERT_FALSE(cases.empty()) << golden_path;
   auto backend = kernels::MakeHostBackend({.threads = 2});
   ASSERT_TRUE(backend.ok()) << backend.status().message();
@@ -109,24 +54,18 @@ void ExpectGolden(const std::string& golden_path, const std::string& model_path,
   auto loaded = LoadModel(model_path, **backend, options);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const std::size_t vocab = loaded->model->info().vocab_size;
-  for (const GoldenCase& one : cases) {
+  for (const testing::GoldenCase& one : cases) {
     const std::vector<float> logits =
         Logits(*loaded->model, one.ids, options.max_rows);
-    double largest = 0, difference = 0;
-    for (const GoldenRow& row : one.rows) {
-      ASSERT_EQ(row.logits.size(), (vocab + row.stride - 1) / row.stride);
-      for (std::size_t i = 0; i < row.logits.size(); ++i) {
-        const double expected = row.logits[i];
-        const double got = logits[row.position * vocab + i * row.stride];
-        largest = std::max(largest, std::fabs(expected));
-        // Written so that a NaN counts.
-        if (!(std::fabs(got - expected) <= difference)) {
-          difference = std::fabs(got - expected);
-        }
-      }
+    testing::GoldenDifference difference;
+    for (const testing::GoldenRow& row : one.rows) {
+      const std::uint32_t stride = row.logits.stride;
+      ASSERT_EQ(row.logits.values.size(), (vocab + stride - 1) / stride);
+      difference.Add(row.logits, [&](std::size_t i) {
+        return logits[row.position * vocab + i];
+      });
     }
-    EXPECT_LE(difference, kBound * largest)
-        << one.ids.size() << " tokens, largest logit " << largest;
+    EXPECT_LE(difference.relative(), kBound) << one.ids.size() << " tokens";
   }
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/model/json.h"
 #include "engine/model/mapped_file.h"
 #include "engine/model/message.h"
 #include "engine/model/tokenizer_files.h"
@@ -21,11 +20,9 @@ class FolderReader {
   explicit FolderReader(const std::string& folder) : folder_(folder) {}
 
   StatusOr<HfFolder> Read() {
-    HF_ASSIGN_OR_RETURN(const JsonDocument json, NeededJson("config.json"));
-    HF_ASSIGN_OR_RETURN(LlamaConfig config,
-                        LlamaConfigFromJson(json.root(), Path("config.json")));
+    HF_ASSIGN_OR_RETURN(JsonDocument config, NeededJson("config.json"));
     HF_ASSIGN_OR_RETURN(std::vector<SafetensorsFile> weights, ReadWeights());
-    HF_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, ReadTokenizer(json));
+    HF_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, ReadTokenizer(config));
     return HfFolder{std::move(config), std::move(weights), std::move(tokenizer),
                     std::move(files_)};
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/llama_config.h"
+#include "engine/model/json.h"
 #include "engine/model/safetensors.h"
 #include "kernels/status.h"
 #include "shared/tokenizer_spec.h"
@@ -13,7 +13,7 @@
 namespace holdfast::model {
 
 struct HfFolder {
-  LlamaConfig config;
+  JsonDocument config;                   // config.json
   std::vector<SafetensorsFile> weights;  // one file, or the index's shards
   TokenizerSpec tokenizer;
   std::vector<std::string> files;  // every file that was read

@@ -17,8 +17,6 @@ struct Bound {
 
 }  // namespace
 
-const char kLlamaArchitectures[] = "llama, qwen2, qwen3";
-
 bool IsLlamaArchitecture(const std::string& name) {
   return name == "llama" || name == "qwen2" || name == "qwen3";
 }

@@ -34,9 +34,9 @@ struct LlamaConfig {
   bool paired_rows = false;
 };
 
-// Each reads every key that reaches the arithmetic. A key that would change it
-// and is not implemented is an error that names the key, and so is an
-// architecture that no adapter here knows. `file` is for messages.
+// Each reads every key that reaches the arithmetic, of an architecture of this
+// family. A key that would change it and is not implemented is an error that
+// names the key. `file` is for messages.
 kernels::StatusOr<LlamaConfig> LlamaConfigFromGguf(const GgufFile& file);
 kernels::StatusOr<LlamaConfig> LlamaConfigFromJson(JsonValue config,
                                                    const std::string& file);
@@ -49,8 +49,7 @@ kernels::Status CheckLlamaConfig(const LlamaConfig& config,
 // fingerprint: all but the context length.
 std::string LlamaConfigText(const LlamaConfig& config);
 
-// "llama, qwen2, qwen3", and whether a name is among them.
-extern const char kLlamaArchitectures[];
+// Whether model_type or general.architecture is of this family.
 bool IsLlamaArchitecture(const std::string& name);
 
 }  // namespace holdfast::model

@@ -1,21 +1,16 @@
 // LlamaConfig from a Hugging Face config.json.
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "engine/model/hf_config_reader.h"
 #include "engine/model/llama_config.h"
 #include "engine/model/message.h"
 
 namespace holdfast::model {
 namespace {
 
-using kernels::InvalidArgument;
 using kernels::Status;
 using kernels::StatusOr;
-using kernels::Unimplemented;
 
 // Read here, or without any effect on the arithmetic of inference.
 constexpr std::string_view kKnownKeys[] = {
@@ -48,42 +43,18 @@ constexpr std::string_view kKnownKeys[] = {
     "vocab_size",
 };
 
-// A key that is not known and has one of these in its name is taken to change
-// the arithmetic. Names outside (versions, dates, ids) come and go freely.
-constexpr std::string_view kSuspects[] = {
-    "act",    "attention", "attn", "auto_map", "bias",  "cap",      "clip",
-    "embed",  "expert",    "head", "layer",    "logit", "mlp",      "moe",
-    "mrope",  "mult",      "norm", "position", "quant", "residual", "rope",
-    "rotary", "scal",      "sink", "window",
-};
-
-// Absent in effect: null, false, 0, an empty list or object.
-bool IsOff(JsonValue value) {
-  switch (value.kind()) {
-    case JsonValue::Kind::kNull:
-      return true;
-    case JsonValue::Kind::kBool:
-      return !value.boolean();
-    case JsonValue::Kind::kNumber:
-      return value.number() == 0;
-    case JsonValue::Kind::kString:
-      return false;
-    case JsonValue::Kind::kArray:
-    case JsonValue::Kind::kObject:
-      return value.size() == 0;
-  }
-  return false;
-}
-
 class Reader {
  public:
-  Reader(JsonValue json, const std::string& file) : json_(json), file_(file) {}
+  Reader(JsonValue json, const std::string& file)
+      : json_(json, file, ""), file_(file) {}
 
   StatusOr<LlamaConfig> Read() {
-    HF_RETURN_IF_ERROR(ReadArchitecture());
-    HF_RETURN_IF_ERROR(RefuseUnknown());
+    constexpr std::string_view kClasses[] = {"ForCausalLM"};
+    HF_ASSIGN_OR_RETURN(config_.architecture, HfModelType(json_.json(), file_));
+    HF_RETURN_IF_ERROR(json_.CheckClasses(kClasses));
+    HF_RETURN_IF_ERROR(json_.RefuseUnknown(kKnownKeys));
     HF_RETURN_IF_ERROR(RefuseVariants());
-    HF_RETURN_IF_ERROR(CheckQuantization());
+    HF_RETURN_IF_ERROR(json_.CheckQuantization());
     HF_RETURN_IF_ERROR(ReadSizes());
     HF_RETURN_IF_ERROR(ReadFlags());
     HF_RETURN_IF_ERROR(ReadRope());
@@ -92,158 +63,56 @@ class Reader {
   }
 
  private:
-  std::optional<JsonValue> Get(std::string_view key) const {
-    return json_.FindSet(key);
-  }
-  Status Refused(std::string_view key) const {
-    return Unimplemented(
-        Message(file_, ": ", key, " with this value is not implemented"));
-  }
-  Status Wrong(std::string_view key, const char* wanted) const {
-    return InvalidArgument(Message(file_, ": ", key, " is not ", wanted));
-  }
-
-  Status ReadArchitecture() {
-    const auto type = Get("model_type");
-    if (!type || !type->is_string()) return Wrong("model_type", "a string");
-    config_.architecture = std::string(type->string());
-    if (!IsLlamaArchitecture(config_.architecture)) {
-      return Unimplemented(Message(file_, ": unknown model_type '",
-                                   config_.architecture,
-                                   "'; known: ", kLlamaArchitectures));
-    }
-    const auto classes = Get("architectures");
-    if (!classes) return kernels::OkStatus();
-    for (JsonValue name : classes->elements()) {
-      if (!name.is_string() || !name.string().ends_with("ForCausalLM")) {
-        return Refused("architectures");
-      }
-    }
-    return kernels::OkStatus();
-  }
-
-  Status RefuseUnknown() const {
-    for (auto [key, value] : json_.members()) {
-      if (IsOff(value) ||
-          std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) !=
-              std::end(kKnownKeys)) {
-        continue;
-      }
-      for (std::string_view suspect : kSuspects) {
-        if (key.find(suspect) != std::string_view::npos) return Refused(key);
-      }
-    }
-    return kernels::OkStatus();
-  }
-
   Status RefuseVariants() const {
     const bool is_llama = config_.architecture == "llama";
-    if (const auto use = Get("use_sliding_window"); use && !IsOff(*use)) {
-      return Refused("use_sliding_window");
+    if (const auto use = json_.Get("use_sliding_window"); use && !IsOff(*use)) {
+      return json_.Refused("use_sliding_window");
     }
     // Qwen's files carry a window that use_sliding_window leaves off.
-    if (is_llama && Get("sliding_window")) return Refused("sliding_window");
-    if (const auto types = Get("layer_types")) {
+    if (is_llama && json_.Get("sliding_window")) {
+      return json_.Refused("sliding_window");
+    }
+    if (const auto types = json_.Get("layer_types")) {
       for (JsonValue type : types->elements()) {
         if (!type.is_string() || type.string() != "full_attention") {
-          return Refused("layer_types");
+          return json_.Refused("layer_types");
         }
       }
     }
-    const auto act = Get("hidden_act");
-    if (act && (!act->is_string() ||
-                (act->string() != "silu" && act->string() != "swish"))) {
-      return Refused("hidden_act");
-    }
-    const auto partial = Get("partial_rotary_factor");
+    const auto partial = json_.Get("partial_rotary_factor");
     if (partial && (!partial->is_number() || partial->number() != 1)) {
-      return Refused("partial_rotary_factor");
+      return json_.Refused("partial_rotary_factor");
     }
-    return kernels::OkStatus();
-  }
-
-  // Weights in F8_E4M3 with scales of 128 x 128 numbers, or one; which tensors
-  // are, their types say. Activations stay floats: "dynamic" rounds them, row
-  // by row, for nothing but the speed of other hardware.
-  Status CheckQuantization() const {
-    const auto config = Get("quantization_config");
-    if (!config || IsOff(*config)) return kernels::OkStatus();
-    const auto refused = [&](std::string_view key) {
-      return Refused(Message("quantization_config.", key));
-    };
-    const auto method = config->FindSet("quant_method");
-    if (!method || !method->is_string() || method->string() != "fp8") {
-      return refused("quant_method");
-    }
-    for (auto [key, value] : config->members()) {
-      if (IsOff(value) || key == "quant_method" || key == "scale_fmt" ||
-          key == "modules_to_not_convert" || key == "ignored_layers") {
-        continue;
-      }
-      const bool known =
-          (key == "fmt" && value.is_string() && value.string() == "e4m3") ||
-          (key == "activation_scheme" && value.is_string() &&
-           value.string() == "dynamic") ||
-          (key == "weight_block_size" && IsBlockOf128(value));
-      if (!known) return refused(key);
-    }
-    return kernels::OkStatus();
-  }
-
-  static bool IsBlockOf128(JsonValue sizes) {
-    for (JsonValue size : sizes.elements()) {
-      if (size.integer() != 128) return false;
-    }
-    return sizes.is_array() && sizes.size() == 2;
-  }
-
-  StatusOr<int> Size(std::string_view key, std::optional<int> otherwise) const {
-    const auto value = Get(key);
-    if (!value && otherwise) return *otherwise;
-    if (!value)
-      return InvalidArgument(Message(file_, ": ", key, " is missing"));
-    const auto integer = value->integer();
-    if (!integer || *integer < 1 ||
-        *integer > std::numeric_limits<int>::max()) {
-      return Wrong(key, "a positive integer");
-    }
-    return static_cast<int>(*integer);
-  }
-
-  StatusOr<bool> Flag(std::string_view key, bool otherwise) const {
-    const auto value = Get(key);
-    if (!value) return otherwise;
-    if (!value->is_bool()) return Wrong(key, "a boolean");
-    return value->boolean();
+    return json_.CheckActivation();
   }
 
   Status ReadSizes() {
-    HF_ASSIGN_OR_RETURN(config_.vocab_size, Size("vocab_size", {}));
+    HF_ASSIGN_OR_RETURN(config_.vocab_size, json_.Size("vocab_size", {}));
     HF_ASSIGN_OR_RETURN(config_.max_context,
-                        Size("max_position_embeddings", {}));
-    HF_ASSIGN_OR_RETURN(config_.layers, Size("num_hidden_layers", {}));
-    HF_ASSIGN_OR_RETURN(config_.hidden, Size("hidden_size", {}));
-    HF_ASSIGN_OR_RETURN(config_.ffn, Size("intermediate_size", {}));
-    HF_ASSIGN_OR_RETURN(config_.heads, Size("num_attention_heads", {}));
+                        json_.Size("max_position_embeddings", {}));
+    HF_ASSIGN_OR_RETURN(config_.layers, json_.Size("num_hidden_layers", {}));
+    HF_ASSIGN_OR_RETURN(config_.hidden, json_.Size("hidden_size", {}));
+    HF_ASSIGN_OR_RETURN(config_.ffn, json_.Size("intermediate_size", {}));
+    HF_ASSIGN_OR_RETURN(config_.heads, json_.Size("num_attention_heads", {}));
     HF_ASSIGN_OR_RETURN(config_.kv_heads,
-                        Size("num_key_value_heads", config_.heads));
+                        json_.Size("num_key_value_heads", config_.heads));
     // The reference's default, which for qwen3 is a constant.
     constexpr int kQwen3HeadDim = 128;
     const int head_dim = config_.architecture == "qwen3"
                              ? kQwen3HeadDim
                              : config_.hidden / config_.heads;
-    HF_ASSIGN_OR_RETURN(config_.head_dim, Size("head_dim", head_dim));
+    HF_ASSIGN_OR_RETURN(config_.head_dim, json_.Size("head_dim", head_dim));
     return kernels::OkStatus();
   }
 
   Status ReadFlags() {
     constexpr double kDefaultEps = 1e-6;
     HF_ASSIGN_OR_RETURN(const double eps,
-                        Number(json_, "", "rms_norm_eps", kDefaultEps));
+                        json_.Number("rms_norm_eps", kDefaultEps));
     config_.rms_eps = static_cast<float>(eps);
     HF_ASSIGN_OR_RETURN(config_.tied_embeddings,
-                        Flag("tie_word_embeddings", false));
-    HF_ASSIGN_OR_RETURN(const bool bias, Flag("attention_bias", false));
+                        json_.Flag("tie_word_embeddings", false));
+    HF_ASSIGN_OR_RETURN(const bool bias, json_.Flag("attention_bias", false));
     const bool is_qwen2 = config_.architecture == "qwen2";
     config_.qkv_bias = is_qwen2 || bias;
     config_.output_bias = !is_qwen2 && bias;
@@ -251,69 +120,48 @@ class Reader {
     return kernels::OkStatus();
   }
 
-  StatusOr<double> Number(JsonValue object, const std::string& prefix,
-                          std::string_view key,
-                          std::optional<double> otherwise) const {
-    const std::string name = prefix + std::string(key);
-    const auto value = object.FindSet(key);
-    if (!value && otherwise) return *otherwise;
-    if (!value) {
-      return InvalidArgument(Message(file_, ": ", name, " is missing"));
-    }
-    if (!value->is_number()) return Wrong(name, "a number");
-    return value->number();
-  }
-
   // rope_theta and rope_scaling, or both in rope_parameters (transformers 5).
   Status ReadRope() {
     HF_ASSIGN_OR_RETURN(config_.rope.theta,
-                        Number(json_, "", "rope_theta", config_.rope.theta));
+                        json_.Number("rope_theta", config_.rope.theta));
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
-      const auto value = Get(key);
-      if (!value) continue;
-      if (!value->is_object()) return Wrong(key, "an object");
-      HF_RETURN_IF_ERROR(ReadRopeObject(*value, std::string(key) + "."));
+      HF_ASSIGN_OR_RETURN(const auto object, json_.Object(key));
+      if (object) HF_RETURN_IF_ERROR(ReadRopeObject(*object));
     }
     return kernels::OkStatus();
   }
 
-  Status ReadRopeObject(JsonValue object, const std::string& prefix) {
-    HF_ASSIGN_OR_RETURN(config_.rope.theta, Number(object, prefix, "rope_theta",
-                                                   config_.rope.theta));
+  Status ReadRopeObject(const HfConfigReader& object) {
+    HF_ASSIGN_OR_RETURN(config_.rope.theta,
+                        object.Number("rope_theta", config_.rope.theta));
     std::string_view type = "default";
     for (const char* key : {"type", "rope_type"}) {
-      const auto value = object.FindSet(key);
-      if (!value) continue;
-      if (!value->is_string()) return Wrong(prefix + key, "a string");
-      type = value->string();
+      HF_ASSIGN_OR_RETURN(type, object.String(key, type));
     }
-    HF_RETURN_IF_ERROR(RefuseRopeKeys(object, prefix, type));
+    HF_RETURN_IF_ERROR(RefuseRopeKeys(object, type));
     if (type == "default") return kernels::OkStatus();
-    HF_ASSIGN_OR_RETURN(config_.rope.factor,
-                        Number(object, prefix, "factor", {}));
+    HF_ASSIGN_OR_RETURN(config_.rope.factor, object.Number("factor", {}));
     if (type == "linear") {
       config_.rope.scaling = RopeConfig::Scaling::kLinear;
       return kernels::OkStatus();
     }
     config_.rope.scaling = RopeConfig::Scaling::kLlama3;
     HF_ASSIGN_OR_RETURN(config_.rope.low_freq_factor,
-                        Number(object, prefix, "low_freq_factor", {}));
+                        object.Number("low_freq_factor", {}));
     HF_ASSIGN_OR_RETURN(config_.rope.high_freq_factor,
-                        Number(object, prefix, "high_freq_factor", {}));
-    HF_ASSIGN_OR_RETURN(
-        config_.rope.original_context,
-        Number(object, prefix, "original_max_position_embeddings", {}));
+                        object.Number("high_freq_factor", {}));
+    HF_ASSIGN_OR_RETURN(config_.rope.original_context,
+                        object.Number("original_max_position_embeddings", {}));
     return kernels::OkStatus();
   }
 
-  Status RefuseRopeKeys(JsonValue object, const std::string& prefix,
+  Status RefuseRopeKeys(const HfConfigReader& object,
                         std::string_view type) const {
     if (type != "default" && type != "linear" && type != "llama3") {
-      return Unimplemented(Message(file_, ": ", prefix, "rope_type '", type,
-                                   "' is not implemented (default, linear, "
-                                   "llama3)"));
+      return object.Refused(
+          Message("rope_type '", type, "' (known: default, linear, llama3)"));
     }
-    for (auto [key, value] : object.members()) {
+    for (auto [key, value] : object.json().members()) {
       const bool common = key == "rope_theta" || key == "type" ||
                           key == "rope_type" ||
                           (key == "partial_rotary_factor" &&
@@ -324,13 +172,13 @@ class Reader {
           (key == "low_freq_factor" || key == "high_freq_factor" ||
            key == "original_max_position_embeddings");
       if (!common && !scaled && !llama3 && !value.is_null()) {
-        return Refused(prefix + std::string(key));
+        return object.Refused(key);
       }
     }
     return kernels::OkStatus();
   }
 
-  JsonValue json_;
+  HfConfigReader json_;
   const std::string& file_;
   LlamaConfig config_;
 };
@@ -339,9 +187,6 @@ class Reader {
 
 StatusOr<LlamaConfig> LlamaConfigFromJson(JsonValue config,
                                           const std::string& file) {
-  if (!config.is_object()) {
-    return InvalidArgument(Message(file, ": not an object"));
-  }
   return Reader(config, file).Read();
 }
 

@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "engine/model/message.h"
+#include "engine/model/weight_packer.h"
 
 namespace holdfast::model {
 namespace {
 
-using kernels::Buffer;
-using kernels::Matrix;
 using kernels::Status;
 using kernels::StatusOr;
 using kernels::WeightTensor;
@@ -33,7 +32,10 @@ class Loader {
  public:
   Loader(const LlamaConfig& config, const LlamaNames& names, TensorMap* tensors,
          kernels::Backend* backend)
-      : config_(config), names_(names), tensors_(*tensors), backend_(*backend) {
+      : config_(config),
+        names_(names),
+        packer_(tensors, backend),
+        tensors_(*tensors) {
     if (config.paired_rows) {
       q_order_ = PairedRowOrder(config.heads, config.head_dim);
       k_order_ = PairedRowOrder(config.kv_heads, config.head_dim);
@@ -56,6 +58,7 @@ class Loader {
           Message(tensors_.source(), ": tensor ", *unused, " is not part of a ",
                   config_.architecture, " model with this configuration"));
     }
+    weights_.bytes = packer_.bytes();
     return std::move(weights_);
   }
 
@@ -64,39 +67,19 @@ class Loader {
     return prefix_ + name + ending;
   }
 
-  Status Pack(std::span<const WeightTensor> parts,
-              std::unique_ptr<Matrix>* matrix) {
-    HF_ASSIGN_OR_RETURN(*matrix, backend_.PackMatrix(parts));
-    weights_.bytes += (*matrix)->bytes();
-    return kernels::OkStatus();
-  }
-
-  Status PackOne(const std::string& name, std::int64_t rows, std::int64_t cols,
-                 std::unique_ptr<Matrix>* matrix) {
-    HF_ASSIGN_OR_RETURN(const WeightTensor tensor,
-                        tensors_.TakeMatrix(name, rows, cols));
-    return Pack({&tensor, 1}, matrix);
-  }
-
-  Status Upload(const std::string& name, int size,
-                std::unique_ptr<Buffer>* buffer) {
-    HF_ASSIGN_OR_RETURN(const WeightTensor tensor,
-                        tensors_.TakeVector(name, size));
-    HF_ASSIGN_OR_RETURN(*buffer, backend_.UploadVector(tensor));
-    weights_.bytes += (*buffer)->bytes();
-    return kernels::OkStatus();
-  }
-
   Status LoadEnds() {
-    HF_RETURN_IF_ERROR(PackOne(names_.embedding, config_.vocab_size,
-                               config_.hidden, &weights_.embedding));
-    HF_RETURN_IF_ERROR(
-        Upload(names_.final_norm, config_.hidden, &weights_.final_norm));
+    HF_ASSIGN_OR_RETURN(weights_.embedding,
+                        packer_.PackMatrix(names_.embedding, config_.vocab_size,
+                                           config_.hidden));
+    HF_ASSIGN_OR_RETURN(
+        weights_.final_norm,
+        packer_.UploadVector(names_.final_norm, config_.hidden));
     if (config_.tied_embeddings) {
       tensors_.Ignore(names_.head);  // a copy that some exports carry
     } else {
-      HF_RETURN_IF_ERROR(PackOne(names_.head, config_.vocab_size,
-                                 config_.hidden, &weights_.head));
+      HF_ASSIGN_OR_RETURN(
+          weights_.head,
+          packer_.PackMatrix(names_.head, config_.vocab_size, config_.hidden));
     }
     if (!config_.rope_divisors) return kernels::OkStatus();
     HF_ASSIGN_OR_RETURN(
@@ -117,8 +100,10 @@ class Loader {
   Status LoadAttention(LlamaLayer* layer) {
     const int q_rows = config_.heads * config_.head_dim;
     const int kv_rows = config_.kv_heads * config_.head_dim;
-    HF_RETURN_IF_ERROR(Upload(LayerName(names_.attention_norm, ".weight"),
-                              config_.hidden, &layer->attention_norm));
+    HF_ASSIGN_OR_RETURN(
+        layer->attention_norm,
+        packer_.UploadVector(LayerName(names_.attention_norm, ".weight"),
+                             config_.hidden));
     std::array<WeightTensor, 3> parts;
     HF_ASSIGN_OR_RETURN(
         parts[0], tensors_.TakeMatrix(LayerName(names_.q, ".weight"), q_rows,
@@ -131,19 +116,26 @@ class Loader {
                                       config_.hidden));
     parts[0].row_order = q_order_;
     parts[1].row_order = k_order_;
-    HF_RETURN_IF_ERROR(Pack(parts, &layer->qkv));
+    HF_ASSIGN_OR_RETURN(layer->qkv, packer_.Pack(parts));
     if (config_.qkv_bias) HF_RETURN_IF_ERROR(LoadQkvBias(layer));
     if (config_.qk_norm) {
-      HF_RETURN_IF_ERROR(Upload(LayerName(names_.q_norm, ".weight"),
-                                config_.head_dim, &layer->q_norm));
-      HF_RETURN_IF_ERROR(Upload(LayerName(names_.k_norm, ".weight"),
-                                config_.head_dim, &layer->k_norm));
+      HF_ASSIGN_OR_RETURN(
+          layer->q_norm,
+          packer_.UploadVector(LayerName(names_.q_norm, ".weight"),
+                               config_.head_dim));
+      HF_ASSIGN_OR_RETURN(
+          layer->k_norm,
+          packer_.UploadVector(LayerName(names_.k_norm, ".weight"),
+                               config_.head_dim));
     }
-    HF_RETURN_IF_ERROR(PackOne(LayerName(names_.output, ".weight"),
-                               config_.hidden, q_rows, &layer->output));
+    HF_ASSIGN_OR_RETURN(layer->output,
+                        packer_.PackMatrix(LayerName(names_.output, ".weight"),
+                                           config_.hidden, q_rows));
     if (!config_.output_bias) return kernels::OkStatus();
-    return Upload(LayerName(names_.output, ".bias"), config_.hidden,
-                  &layer->output_bias);
+    HF_ASSIGN_OR_RETURN(layer->output_bias,
+                        packer_.UploadVector(LayerName(names_.output, ".bias"),
+                                             config_.hidden));
+    return kernels::OkStatus();
   }
 
   // One vector, as the product's output has it.
@@ -163,19 +155,17 @@ class Loader {
       tensor.row_order = part.order;
       HF_RETURN_IF_ERROR(AppendFloats(tensors_.source(), tensor, &bias));
     }
-    WeightTensor joined;
-    joined.name = LayerName(names_.q, ".bias");
-    joined.rows = 1;
-    joined.cols = static_cast<std::int64_t>(bias.size());
-    joined.data = reinterpret_cast<const std::byte*>(bias.data());
-    HF_ASSIGN_OR_RETURN(layer->qkv_bias, backend_.UploadVector(joined));
-    weights_.bytes += layer->qkv_bias->bytes();
+    HF_ASSIGN_OR_RETURN(
+        layer->qkv_bias,
+        packer_.UploadFloats(LayerName(names_.q, ".bias"), bias));
     return kernels::OkStatus();
   }
 
   Status LoadFeedForward(LlamaLayer* layer) {
-    HF_RETURN_IF_ERROR(Upload(LayerName(names_.ffn_norm, ".weight"),
-                              config_.hidden, &layer->ffn_norm));
+    HF_ASSIGN_OR_RETURN(
+        layer->ffn_norm,
+        packer_.UploadVector(LayerName(names_.ffn_norm, ".weight"),
+                             config_.hidden));
     std::array<WeightTensor, 2> parts;
     HF_ASSIGN_OR_RETURN(parts[0],
                         tensors_.TakeMatrix(LayerName(names_.gate, ".weight"),
@@ -183,15 +173,17 @@ class Loader {
     HF_ASSIGN_OR_RETURN(parts[1],
                         tensors_.TakeMatrix(LayerName(names_.up, ".weight"),
                                             config_.ffn, config_.hidden));
-    HF_RETURN_IF_ERROR(Pack(parts, &layer->gate_up));
-    return PackOne(LayerName(names_.down, ".weight"), config_.hidden,
-                   config_.ffn, &layer->down);
+    HF_ASSIGN_OR_RETURN(layer->gate_up, packer_.Pack(parts));
+    HF_ASSIGN_OR_RETURN(layer->down,
+                        packer_.PackMatrix(LayerName(names_.down, ".weight"),
+                                           config_.hidden, config_.ffn));
+    return kernels::OkStatus();
   }
 
   const LlamaConfig& config_;
   const LlamaNames& names_;
+  WeightPacker packer_;
   TensorMap& tensors_;
-  kernels::Backend& backend_;
   std::vector<std::int32_t> q_order_, k_order_;
   const std::vector<std::int32_t> no_order_;
   std::string prefix_;  // of the layer being loaded

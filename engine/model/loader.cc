@@ -5,11 +5,17 @@
 #include <utility>
 
 #include "engine/model/gguf.h"
+#include "engine/model/gguf_config_reader.h"
+#include "engine/model/hf_config_reader.h"
 #include "engine/model/hf_folder.h"
 #include "engine/model/llama.h"
 #include "engine/model/llama_config.h"
 #include "engine/model/llama_weights.h"
 #include "engine/model/message.h"
+#include "engine/model/qwen35/config.h"
+#include "engine/model/qwen35/names.h"
+#include "engine/model/qwen35/qwen35.h"
+#include "engine/model/qwen35/weights.h"
 #include "engine/model/tensors.h"
 #include "engine/model/tokenizer_files.h"
 
@@ -33,21 +39,30 @@ Status FitTokenizer(int vocab_size, TokenizerSpec* spec) {
   return kernels::OkStatus();
 }
 
-StatusOr<LoadedModel> Load(std::string name, LlamaConfig config,
-                           const LlamaNames& names, TensorMap* tensors,
-                           TokenizerSpec tokenizer, kernels::Backend* backend,
-                           const LoadOptions& options) {
+// The context asked for; the tokenizer made to fit the vocabulary.
+template <typename Config>
+Status ApplyOptions(const LoadOptions& options, const std::string& source,
+                    Config* config, TokenizerSpec* tokenizer) {
   if (options.max_rows < 1) {
     return InvalidArgument(
         Message("a model cannot run launches of ", options.max_rows, " rows"));
   }
-  if (options.max_context < 0 || options.max_context > config.max_context) {
+  if (options.max_context < 0 || options.max_context > config->max_context) {
     return InvalidArgument(
-        Message(tensors->source(), ": a context of ", options.max_context,
-                " tokens was asked for, the model's is ", config.max_context));
+        Message(source, ": a context of ", options.max_context,
+                " tokens was asked for, the model's is ", config->max_context));
   }
-  if (options.max_context > 0) config.max_context = options.max_context;
-  HF_RETURN_IF_ERROR(FitTokenizer(config.vocab_size, &tokenizer));
+  if (options.max_context > 0) config->max_context = options.max_context;
+  return FitTokenizer(config->vocab_size, tokenizer);
+}
+
+StatusOr<LoadedModel> LoadLlama(std::string name, LlamaConfig config,
+                                const LlamaNames& names, TensorMap* tensors,
+                                TokenizerSpec tokenizer,
+                                kernels::Backend* backend,
+                                const LoadOptions& options) {
+  HF_RETURN_IF_ERROR(
+      ApplyOptions(options, tensors->source(), &config, &tokenizer));
   HF_ASSIGN_OR_RETURN(LlamaWeights weights,
                       LoadLlamaWeights(config, names, tensors, backend));
   LoadedModel loaded;
@@ -58,20 +73,59 @@ StatusOr<LoadedModel> Load(std::string name, LlamaConfig config,
   return loaded;
 }
 
+StatusOr<LoadedModel> LoadQwen35(std::string name, Qwen35Config config,
+                                 const Qwen35Names& names, TensorMap* tensors,
+                                 TokenizerSpec tokenizer,
+                                 kernels::Backend* backend,
+                                 const LoadOptions& options) {
+  HF_RETURN_IF_ERROR(
+      ApplyOptions(options, tensors->source(), &config, &tokenizer));
+  HF_ASSIGN_OR_RETURN(Qwen35Weights weights,
+                      LoadQwen35Weights(config, names, tensors, backend));
+  LoadedModel loaded;
+  HF_ASSIGN_OR_RETURN(
+      loaded.model, MakeQwen35(std::move(name), config, std::move(weights),
+                               options.state_type, options.max_rows, backend));
+  loaded.tokenizer = std::move(tokenizer);
+  return loaded;
+}
+
+Status UnknownArchitecture(const std::string& file, const char* key,
+                           const std::string& name, const char* known) {
+  return kernels::Unimplemented(
+      Message(file, ": unknown ", key, " '", name, "'; known: ", known));
+}
+
 StatusOr<LoadedModel> LoadGguf(const std::string& path,
                                kernels::Backend* backend,
                                const LoadOptions& options) {
   HF_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
-  HF_ASSIGN_OR_RETURN(const LlamaConfig config, LlamaConfigFromGguf(file));
+  HF_ASSIGN_OR_RETURN(const std::string architecture, GgufArchitecture(file));
+  const bool qwen35 = IsQwen35GgufArchitecture(architecture);
+  if (!qwen35 && !IsLlamaArchitecture(architecture)) {
+    return UnknownArchitecture(path, "general.architecture", architecture,
+                               "llama, qwen2, qwen3, qwen35");
+  }
+  LlamaConfig llama_config;
+  Qwen35Config qwen35_config;
+  if (qwen35) {
+    HF_ASSIGN_OR_RETURN(qwen35_config, Qwen35ConfigFromGguf(file));
+  } else {
+    HF_ASSIGN_OR_RETURN(llama_config, LlamaConfigFromGguf(file));
+  }
   HF_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, TokenizerFromGguf(file));
   HF_ASSIGN_OR_RETURN(const auto general_name, file.String("general.name"));
   std::string name(general_name.value_or(""));
   if (name.empty()) name = std::filesystem::path(path).stem().string();
   TensorMap tensors(path);
   HF_RETURN_IF_ERROR(tensors.Add(file.tensors()));
-  HF_ASSIGN_OR_RETURN(LoadedModel loaded,
-                      Load(std::move(name), config, kGgufLlamaNames, &tensors,
-                           std::move(tokenizer), backend, options));
+  HF_ASSIGN_OR_RETURN(
+      LoadedModel loaded,
+      qwen35 ? LoadQwen35(std::move(name), qwen35_config,
+                          GgufQwen35Names(qwen35_config), &tensors,
+                          std::move(tokenizer), backend, options)
+             : LoadLlama(std::move(name), llama_config, kGgufLlamaNames,
+                         &tensors, std::move(tokenizer), backend, options));
   loaded.files = {path};
   return loaded;
 }
@@ -80,6 +134,9 @@ StatusOr<LoadedModel> LoadFolder(const std::string& path,
                                  kernels::Backend* backend,
                                  const LoadOptions& options) {
   HF_ASSIGN_OR_RETURN(HfFolder folder, ReadHfFolder(path));
+  const std::string config_file = path + "/config.json";
+  const JsonValue json = folder.config.root();
+  HF_ASSIGN_OR_RETURN(const std::string type, HfModelType(json, config_file));
   TensorMap tensors(path);
   for (const SafetensorsFile& file : folder.weights) {
     HF_RETURN_IF_ERROR(tensors.Add(file.tensors()));
@@ -87,10 +144,26 @@ StatusOr<LoadedModel> LoadFolder(const std::string& path,
   // A path that ends in "/" has an empty last part.
   std::filesystem::path last(path);
   if (last.filename().empty()) last = last.parent_path();
-  HF_ASSIGN_OR_RETURN(
-      LoadedModel loaded,
-      Load(last.filename().string(), folder.config, kHfLlamaNames, &tensors,
-           std::move(folder.tokenizer), backend, options));
+  LoadedModel loaded;
+  if (IsQwen35ModelType(type)) {
+    HF_ASSIGN_OR_RETURN(const Qwen35Config config,
+                        Qwen35ConfigFromJson(json, config_file));
+    HF_ASSIGN_OR_RETURN(
+        loaded, LoadQwen35(last.filename().string(), config,
+                           HfQwen35Names(config, tensors), &tensors,
+                           std::move(folder.tokenizer), backend, options));
+  } else if (IsLlamaArchitecture(type)) {
+    HF_ASSIGN_OR_RETURN(const LlamaConfig config,
+                        LlamaConfigFromJson(json, config_file));
+    HF_ASSIGN_OR_RETURN(
+        loaded,
+        LoadLlama(last.filename().string(), config, kHfLlamaNames, &tensors,
+                  std::move(folder.tokenizer), backend, options));
+  } else {
+    return UnknownArchitecture(
+        config_file, "model_type", type,
+        "llama, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_next");
+  }
   loaded.files = std::move(folder.files);
   return loaded;
 }

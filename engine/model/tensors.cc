@@ -187,7 +187,8 @@ kernels::StatusOr<kernels::WeightTensor> TensorMap::Take(
   kernels::WeightTensor weight;
   weight.name = name;
   weight.type = tensor.type;
-  weight.rows = shape.size() == 1 ? 1 : shape.front();
+  weight.rows = 1;
+  for (std::int64_t size : shape.first(shape.size() - 1)) weight.rows *= size;
   weight.cols = shape.back();
   weight.data = tensor.data;
   return weight;
@@ -237,10 +238,25 @@ kernels::StatusOr<kernels::WeightTensor> TensorMap::TakeVector(
   return Take(name, std::array{size});
 }
 
+kernels::StatusOr<kernels::WeightTensor> TensorMap::TakeShaped(
+    const std::string& name, std::span<const std::int64_t> shape) {
+  HF_ASSIGN_OR_RETURN(const kernels::WeightTensor weight, Take(name, shape));
+  if (weight.type == WeightType::kF8E4M3) {
+    return kernels::Unimplemented(
+        Message(source_, ": tensor ", name, " ", ShapeText(shape),
+                " is of type F8_E4M3, which only matrices can be"));
+  }
+  return weight;
+}
+
 void TensorMap::Ignore(const std::string& name) {
   if (const auto found = map_.find(name); found != map_.end()) {
     found->second.used = true;
   }
+}
+
+void TensorMap::IgnorePrefix(std::string_view prefix) {
+  for (auto& [name, entry] : map_) entry.used |= name.starts_with(prefix);
 }
 
 std::optional<std::string> TensorMap::FirstUnused() const {

@@ -66,8 +66,14 @@ class TensorMap {
                                                       std::int64_t cols);
   kernels::StatusOr<kernels::WeightTensor> TakeVector(const std::string& name,
                                                       std::int64_t size);
-  // Marks a tensor that may be there and carries nothing that is used.
+  // A tensor of any shape, as rows of its last dimension; of a type without
+  // scales beside it.
+  kernels::StatusOr<kernels::WeightTensor> TakeShaped(
+      const std::string& name, std::span<const std::int64_t> shape);
+  // Marks a tensor that may be there and carries nothing that is used, or all
+  // whose names begin so.
   void Ignore(const std::string& name);
+  void IgnorePrefix(std::string_view prefix);
   // The first tensor (by name) that nothing took.
   std::optional<std::string> FirstUnused() const;
 

@@ -160,7 +160,8 @@ TEST_F(TokenizerGgufTest, NamesWhatIsBroken) {
 // The generator writes the same tokenizer in both formats.
 TEST(TokenizerFilesTest, BothFormatsGiveOneTokenizer) {
   testing::TempFolder folder;
-  for (const char* variant : {"tiny-llama", "tiny-bytes", "tiny-qwen2"}) {
+  for (const char* variant :
+       {"tiny-llama", "tiny-bytes", "tiny-qwen2", "tiny-qwen35"}) {
     SCOPED_TRACE(variant);
     const auto options = *testing::TinyVariant(variant);
     const std::string gguf_path = folder.File("a.gguf");

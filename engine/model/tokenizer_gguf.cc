@@ -46,6 +46,7 @@ constexpr NamedPreTokenizer kPreTokenizers[] = {
     {"llama-v3", false, kLlama3Pattern, false, true, true},
     {"llama3", false, kLlama3Pattern, false, true, true},
     {"qwen2", false, kQwen2Pattern, true, false, false},
+    {"qwen35", false, kQwen35Pattern, true, false, false},
 };
 
 class Reader {
@@ -97,7 +98,7 @@ class Reader {
       return Unimplemented(
           Message(file_.path(), ": unknown pre-tokenizer tokenizer.ggml.pre '",
                   name.value_or("(missing)"),
-                  "'; known: gpt-2, smollm, llama-bpe, qwen2"));
+                  "'; known: gpt-2, smollm, llama-bpe, qwen2, qwen35"));
     }
     if (known->digits_alone) {
       spec_.pre_tokenizer.push_back(DigitsStep(/*individual=*/true));

@@ -14,16 +14,10 @@ To make them again (about 2 minutes to install, CPU only):
 The tiny models are written by holdfast-make-model and loaded as folders; the
 SmolLM2 file is dequantised to float32 here. Everything is computed in float32
 with eager attention.
-
-A golden file is little-endian: "HFG1", u32 number of cases; for each case u32
-number of ids, the ids (i32), u32 number of rows; for each row u32 position, u32
-stride, u32 count and the logits (f32) of the vocabulary entries 0, stride, 2 x
-stride, ... after that position.
 """
 
 import argparse
 import pathlib
-import struct
 import subprocess
 import tempfile
 
@@ -32,6 +26,8 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+
+import golden_file
 
 KINDS = ["tiny-llama", "tiny-llama3", "tiny-linear", "tiny-qwen2", "tiny-qwen3"]
 LENGTHS = [1, 3, 255, 256, 257, 1023, 1024, 1025]
@@ -45,27 +41,6 @@ SMOLLM2_TEXT = (
     "will catch the bus, and will I?<|im_end|>\n<|im_start|>assistant\n"
 )
 SMOLLM2_STRIDE = 16  # of all rows but the last
-
-
-def pseudo_random_ids(count: int, vocabulary: int, seed: int) -> list[int]:
-    ids, state = [], seed
-    for _ in range(count):
-        state = (6364136223846793005 * state + 1442695040888963407) % 2**64
-        ids.append((state >> 33) % vocabulary)
-    return ids
-
-
-def write_golden(path: pathlib.Path, cases) -> None:
-    """cases: (ids, [(position, stride, logits)])"""
-    with open(path, "wb") as out:
-        out.write(b"HFG1" + struct.pack("<I", len(cases)))
-        for ids, rows in cases:
-            out.write(struct.pack(f"<I{len(ids)}iI", len(ids), *ids, len(rows)))
-            for position, stride, logits in rows:
-                picked = logits[::stride].astype("<f4")
-                out.write(struct.pack("<III", position, stride, len(picked)))
-                out.write(picked.tobytes())
-    print(path, path.stat().st_size, "bytes")
 
 
 def logits_of(model, ids: list[int]) -> np.ndarray:
@@ -83,13 +58,13 @@ def make_tiny(make_model: str, kind: str, out: pathlib.Path) -> None:
     vocabulary = model.config.vocab_size
     cases = []
     for length in LENGTHS:
-        ids = pseudo_random_ids(length, vocabulary, seed=length)
+        ids = golden_file.pseudo_random_ids(length, vocabulary, seed=length)
         positions = [length - 1]
         if length == max(LENGTHS):
             positions = INNER_POSITIONS + positions
         logits = logits_of(model, ids)
-        cases.append((ids, [(p, 1, logits[p]) for p in positions]))
-    write_golden(out / f"{kind}.logits", cases)
+        cases.append((ids, [(p, 1, logits[p]) for p in positions], []))
+    golden_file.write(out / f"{kind}.logits", cases)
 
 
 def unpair_rows(weight: np.ndarray, heads: int) -> np.ndarray:
@@ -174,7 +149,7 @@ def make_smollm2(path: str, out: pathlib.Path) -> None:
     last = len(ids) - 1
     rows = [(p, SMOLLM2_STRIDE, logits[p]) for p in range(0, last, 16)]
     rows.append((last, 1, logits[last]))
-    write_golden(out / "smollm2-135m-instruct-q4_1.logits", [(ids, rows)])
+    golden_file.write(out / "smollm2-135m-instruct-q4_1.logits", [(ids, rows, [])])
 
 
 def main() -> None:
@@ -182,7 +157,7 @@ def main() -> None:
     parser.add_argument("--make-model", required=True, help="path of holdfast-make-model")
     parser.add_argument("--smollm2", help="the demo model's GGUF file; without it that file is left as is")
     arguments = parser.parse_args()
-    out = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/model"
+    out = golden_file.OUT
     out.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
         make_tiny(arguments.make_model, kind, out)

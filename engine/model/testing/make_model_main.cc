@@ -20,7 +20,10 @@ int Usage() {
       "kinds: tiny-llama      a GGUF file\n"
       "       tiny-bytes      a GGUF file, every byte a token\n"
       "       tiny-llama-hf   a Hugging Face folder; so are\n"
-      "       tiny-llama3-hf, tiny-linear-hf, tiny-qwen2-hf, tiny-qwen3-hf\n"
+      "       tiny-llama3-hf, tiny-linear-hf, tiny-qwen2-hf, tiny-qwen3-hf,\n"
+      "       tiny-qwen35-hf, tiny-qwen35-moe-hf, tiny-qwen3-next-hf\n"
+      "       tiny-hybrid     a folder too, in bf16, large enough to try\n"
+      "                       servers with\n"
       "types: f32 (default), f16, bf16; in GGUF q8_0, q4_0, q4_1, q5_0, q5_1,\n"
       "       q4_k, q5_k, q6_k; in folders f8_e4m3\n",
       stderr);
@@ -52,8 +55,8 @@ int main(int argc, char** argv) {
     return Usage();
   }
   std::string kind = argv[1];
-  const bool folder = kind.ends_with("-hf");
-  if (folder) kind.resize(kind.size() - 3);
+  const bool folder = kind.ends_with("-hf") || kind == "tiny-hybrid";
+  if (kind.ends_with("-hf")) kind.resize(kind.size() - 3);
   auto options = holdfast::model::testing::TinyVariant(kind);
   if (!options || (argc == 5 && !ParseType(argv[4], &*options))) {
     return Usage();

@@ -16,7 +16,6 @@ TestSequence::TestSequence(const Model& model, int tokens, std::byte fill)
     blocks_.push_back(memory_.get() + i * block_bytes);
   }
   sections_.assign(ComputeSectionOffsets(model.layout()).bytes, fill);
-  section_bytes_ = model.layout().SectionBytes();
 }
 
 SequenceRows TestSequence::Next(std::span<const std::int32_t> ids) {
@@ -47,7 +46,26 @@ std::string TestSequence::RowBytes(int tokens) const {
 }
 
 std::string TestSequence::SectionBytes() const {
-  return {reinterpret_cast<const char*>(sections_.data()), section_bytes_};
+  const CacheLayout& layout = model_.layout();
+  const SectionOffsets places = ComputeSectionOffsets(layout);
+  std::string bytes;
+  for (std::size_t i = 0; i < layout.sections.size(); ++i) {
+    bytes.append(
+        reinterpret_cast<const char*>(sections_.data()) + places.offsets[i],
+        layout.sections[i].bytes);
+  }
+  return bytes;
+}
+
+const std::byte* TestSequence::SectionData(std::string_view name) const {
+  const CacheLayout& layout = model_.layout();
+  const SectionOffsets places = ComputeSectionOffsets(layout);
+  for (std::size_t i = 0; i < layout.sections.size(); ++i) {
+    if (layout.sections[i].name == name) {
+      return sections_.data() + places.offsets[i];
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace holdfast::model::testing

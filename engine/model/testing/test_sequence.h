@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model/model.h"
@@ -28,7 +29,10 @@ class TestSequence {
   // Copies of the rows below `tokens` in whole granules (the last granule only
   // when it is full), view by view and layer by layer.
   std::string RowBytes(int tokens) const;
+  // One section after the other.
   std::string SectionBytes() const;
+  // Null when the model has no section of that name.
+  const std::byte* SectionData(std::string_view name) const;
 
  private:
   struct Free {
@@ -36,7 +40,6 @@ class TestSequence {
   };
   const Model& model_;
   int position_ = 0;
-  std::size_t section_bytes_ = 0;
   std::unique_ptr<std::byte, Free> memory_;
   std::vector<std::byte*> blocks_;
   std::vector<std::byte> sections_;

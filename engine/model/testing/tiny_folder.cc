@@ -11,6 +11,7 @@
 #include "engine/model/bpe_vocabulary.h"
 #include "engine/model/message.h"
 #include "engine/model/testing/quantize.h"
+#include "engine/model/testing/tiny_hybrid.h"
 #include "engine/model/testing/tiny_model.h"
 #include "engine/model/testing/tiny_tokenizer.h"
 #include "engine/model/testing/tiny_weights.h"
@@ -68,8 +69,8 @@ std::string RopeJson(const RopeConfig& rope) {
   return "null";
 }
 
-std::string ConfigJson(const TinyModelOptions& options,
-                       const TinyTokenizer& tokenizer) {
+std::string LlamaConfigJson(const TinyModelOptions& options,
+                            const TinyTokenizer& tokenizer) {
   const std::string name = options.architecture == "llama"   ? "Llama"
                            : options.architecture == "qwen2" ? "Qwen2"
                                                              : "Qwen3";
@@ -108,7 +109,7 @@ std::string PreTokenizerJson(const TinyModelOptions& options) {
   }
   return Message(R"({"type": "Sequence", "pretokenizers": [)",
                  R"({"type": "Split", "pattern": {"Regex": )",
-                 Quoted(kQwen2Pattern),
+                 Quoted(IsHybrid(options) ? kQwen35Pattern : kQwen2Pattern),
                  R"(}, "behavior": "Isolated", "invert": false}, )", kByteLevel,
                  "false}]}");
 }
@@ -154,7 +155,8 @@ std::string TokenizerJson(const TinyModelOptions& options,
       "\n    ]\n  }\n}\n");
 }
 
-std::string TokenizerConfigJson(const TinyTokenizer& tokenizer) {
+std::string TokenizerConfigJson(const TinyModelOptions& options,
+                                const TinyTokenizer& tokenizer) {
   const std::string end = Quoted(tokenizer.tokens[tokenizer.end_of_text]);
   return Message(
       "{\n  \"add_prefix_space\": false,\n  \"bos_token\": ", end,
@@ -162,7 +164,7 @@ std::string TokenizerConfigJson(const TinyTokenizer& tokenizer) {
       ",\n  \"pad_token\": ", end, ",\n  \"unk_token\": ", end,
       ",\n  \"clean_up_tokenization_spaces\": false,\n",
       "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n",
-      "  \"chat_template\": ", Quoted(kTinyChatTemplate), "\n}\n");
+      "  \"chat_template\": ", Quoted(TinyChatTemplate(options)), "\n}\n");
 }
 
 // As one of the file's tensors has it.
@@ -175,7 +177,9 @@ struct StoredTensor {
 
 bool IsF8(const TinyModelOptions& options, const TinyTensor& tensor) {
   return options.type == WeightType::kF8E4M3 &&
-         tensor.name.ends_with("_proj.weight");
+         (tensor.name.ends_with("_proj.weight") ||
+          tensor.name.ends_with("in_proj_qkv.weight") ||
+          tensor.name.ends_with("in_proj_z.weight"));
 }
 
 WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
@@ -289,11 +293,13 @@ kernels::Status WriteTinyFolder(const TinyModelOptions& options,
   const auto write = [&](const char* name, const std::string& bytes) {
     return WriteFile(folder + "/" + name, bytes);
   };
-  HF_RETURN_IF_ERROR(write("config.json", ConfigJson(options, tokenizer)));
+  HF_RETURN_IF_ERROR(write(
+      "config.json", IsHybrid(options) ? HybridConfigJson(options, tokenizer)
+                                       : LlamaConfigJson(options, tokenizer)));
   HF_RETURN_IF_ERROR(
       write("tokenizer.json", TokenizerJson(options, tokenizer)));
   HF_RETURN_IF_ERROR(
-      write("tokenizer_config.json", TokenizerConfigJson(tokenizer)));
+      write("tokenizer_config.json", TokenizerConfigJson(options, tokenizer)));
   HF_RETURN_IF_ERROR(
       write("generation_config.json",
             Message("{\n  \"bos_token_id\": ", tokenizer.end_of_text,

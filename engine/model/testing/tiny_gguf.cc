@@ -6,6 +6,7 @@
 #include "engine/model/message.h"
 #include "engine/model/testing/gguf_writer.h"
 #include "engine/model/testing/quantize.h"
+#include "engine/model/testing/tiny_hybrid.h"
 #include "engine/model/testing/tiny_model.h"
 #include "engine/model/testing/tiny_tokenizer.h"
 #include "engine/model/testing/tiny_weights.h"
@@ -15,16 +16,28 @@ namespace {
 
 using kernels::WeightType;
 
-void AddConfig(const TinyModelOptions& options, GgufWriter* writer) {
+// general.architecture, and how tokenizer.ggml.pre calls its pre-tokenizer.
+std::string Architecture(const TinyModelOptions& options) {
+  return IsHybrid(options) ? "qwen35" : options.architecture;
+}
+const char* PreTokenizer(const TinyModelOptions& options) {
+  if (IsHybrid(options)) return "qwen35";
+  return options.architecture == "llama" ? "smollm" : "qwen2";
+}
+
+void AddGeneral(const TinyModelOptions& options, GgufWriter* writer) {
+  writer->AddString("general.architecture", Architecture(options));
+  writer->AddString("general.type", "model");
+  writer->AddString("general.name", options.merges
+                                        ? "tiny-" + Architecture(options)
+                                        : std::string("tiny-bytes"));
+}
+
+void AddLlamaConfig(const TinyModelOptions& options, GgufWriter* writer) {
   const std::string prefix = options.architecture + ".";
   const auto size = [&](const char* key, int value) {
     writer->AddU32(prefix + key, static_cast<std::uint32_t>(value));
   };
-  writer->AddString("general.architecture", options.architecture);
-  writer->AddString("general.type", "model");
-  writer->AddString("general.name", options.merges
-                                        ? "tiny-" + options.architecture
-                                        : std::string("tiny-bytes"));
   size("block_count", options.layers);
   size("context_length", options.max_context);
   size("embedding_length", options.hidden);
@@ -48,8 +61,7 @@ void AddTokenizer(const TinyModelOptions& options,
                   const TinyTokenizer& tokenizer, GgufWriter* writer) {
   constexpr std::int32_t kNormal = 1, kControl = 3, kUser = 4;
   writer->AddString("tokenizer.ggml.model", "gpt2");
-  writer->AddString("tokenizer.ggml.pre",
-                    options.architecture == "llama" ? "smollm" : "qwen2");
+  writer->AddString("tokenizer.ggml.pre", PreTokenizer(options));
   writer->AddStrings("tokenizer.ggml.tokens", tokenizer.tokens);
   std::vector<std::int32_t> types(tokenizer.tokens.size(), kNormal);
   for (const auto& added : tokenizer.added) {
@@ -66,7 +78,7 @@ void AddTokenizer(const TinyModelOptions& options,
   writer->AddU32("tokenizer.ggml.eot_token_id", tokenizer.end_of_text);
   writer->AddU32("tokenizer.ggml.padding_token_id", tokenizer.end_of_text);
   writer->AddBool("tokenizer.ggml.add_bos_token", false);
-  writer->AddString("tokenizer.chat_template", kTinyChatTemplate);
+  writer->AddString("tokenizer.chat_template", TinyChatTemplate(options));
 }
 
 // GGUF has no key for llama3's scaling: converters write its effect.
@@ -84,7 +96,9 @@ void AddRopeDivisors(const TinyModelOptions& options, GgufWriter* writer) {
 }
 
 WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
-  if (tensor.shape.size() == 1) return WeightType::kF32;
+  if (tensor.shape.size() == 1 || tensor.gguf_name.ends_with("conv1d.weight")) {
+    return WeightType::kF32;
+  }
   const bool end = tensor.gguf_name == "token_embd.weight" ||
                    tensor.gguf_name == "output.weight";
   const bool four_bits =
@@ -104,15 +118,16 @@ std::string TinyGguf(const TinyModelOptions& options,
                      std::size_t* header_bytes) {
   GgufWriter writer;
   const TinyTokenizer tokenizer = MakeTinyTokenizer(options.merges);
-  AddConfig(options, &writer);
+  AddGeneral(options, &writer);
+  if (IsHybrid(options)) {
+    AddHybridConfig(options, &writer);
+  } else {
+    AddLlamaConfig(options, &writer);
+  }
   AddTokenizer(options, tokenizer, &writer);
   for (TinyTensor& tensor :
        MakeTinyWeights(options, static_cast<int>(tokenizer.tokens.size()))) {
-    if (options.architecture == "llama" &&
-        (tensor.gguf_name.ends_with("attn_q.weight") ||
-         tensor.gguf_name.ends_with("attn_k.weight"))) {
-      PairRows(options.head_dim, &tensor);
-    }
+    ToGgufForm(options, &tensor);
     const WeightType type = TypeOf(options, tensor);
     std::string bytes = Store(type, tensor.values);
     if (options.widened) {
@@ -128,9 +143,9 @@ std::string TinyGguf(const TinyModelOptions& options,
 
 kernels::Status WriteTinyGguf(const TinyModelOptions& options,
                               const std::string& path) {
-  if (options.type == WeightType::kF8E4M3) {
+  if (IsFolderOnly(options)) {
     return kernels::InvalidArgument(
-        Message(path, ": GGUF has no type F8_E4M3"));
+        Message(path, ": only a folder can hold this model"));
   }
   return WriteFile(path, TinyGguf(options));
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/testing/tiny_model.h"
+
 namespace holdfast::model::testing {
 
 struct TinyTokenizer {
@@ -27,8 +29,10 @@ TinyTokenizer MakeTinyTokenizer(bool with_merges);
 
 // ChatML with system, user, assistant (reasoning of the turn in progress, tool
 // calls) and tool messages, a list of tools, add_generation_prompt and
-// enable_thinking.
-extern const char kTinyChatTemplate[];
+// enable_thinking. The Qwen3.5 family's writes calls as <function=...> and
+// results into user turns, and opens every answer with a block of thinking,
+// empty unless enable_thinking is true.
+const char* TinyChatTemplate(const TinyModelOptions& options);
 
 // What the merges are trained on; prompts of tests may be cut from it.
 extern const char kTinyTrainingText[];

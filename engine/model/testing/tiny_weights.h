@@ -22,9 +22,10 @@ struct TinyTensor {
 std::vector<TinyTensor> MakeTinyWeights(const TinyModelOptions& options,
                                         int vocab_size);
 
-// Reorders rows of q and k from halves to side by side, as GGUF has them for
-// `llama`.
-void PairRows(int head_dim, TinyTensor* tensor);
+// Turns a tensor into what GGUF files have under its GGUF name: rows of q and k
+// with rotary pairs side by side for `llama`; for the Qwen3.5 family norms
+// around 1, decay rates, and value heads tiled.
+void ToGgufForm(const TinyModelOptions& options, TinyTensor* tensor);
 
 }  // namespace holdfast::model::testing
 

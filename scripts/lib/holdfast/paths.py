@@ -15,7 +15,8 @@ DEMO_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Kinds that holdfast-make-model writes, and whether each is one GGUF file.
 GENERATED = {"tiny-llama": True, "tiny-bytes": True, "tiny-llama-hf": False,
              "tiny-llama3-hf": False, "tiny-linear-hf": False, "tiny-qwen2-hf": False,
-             "tiny-qwen3-hf": False}
+             "tiny-qwen3-hf": False, "tiny-qwen35-hf": False, "tiny-qwen35-moe-hf": False,
+             "tiny-qwen3-next-hf": False, "tiny-hybrid": False}
 
 
 class SetupError(Exception):
