@@ -1,14 +1,13 @@
 // A resumed request computes what a cold one computes, bit for bit: a generated
 // Llama model on the host backend, run through the engine's own request code.
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/fingerprint.h"
-#include "engine/model/loader.h"
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/tiny_model.h"
+#include "engine/testing/exact_engine.h"
 #include "engine/testing/test_engine.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
@@ -22,64 +21,10 @@ using testing::Joined;
 using testing::MakeRequest;
 using testing::RecordingSink;
 using testing::SomeIds;
-using testing::TestEngine;
 
-constexpr int kBlocks = 12;
-
-struct Variant {
-  int threads = 2;
-  int max_rows = 512;  // the longest step: 1 is row by row
-  kernels::StateType state_type = kernels::StateType::kBF16;
-};
-
-// A whole engine on the generated model.
-class Engine {
- public:
-  Engine(const std::string& path, const Variant& variant) {
-    backend = *kernels::MakeHostBackend({.threads = variant.threads});
-    loaded = *model::LoadModel(path, *backend,
-                               {.state_type = variant.state_type,
-                                .max_rows = std::max(variant.max_rows, 32),
-                                .max_context = kBlocks * kBlockTokens});
-    engine = std::make_unique<TestEngine>(*loaded.model, *backend, kBlocks,
-                                          loaded.tokenizer, variant.max_rows);
-  }
-  Answer Run(const Request& request) { return engine->Run(request); }
-  int vocab() const { return loaded.model->info().vocab_size; }
-
-  std::unique_ptr<kernels::Backend> backend;
-  model::LoadedModel loaded;
-  std::unique_ptr<TestEngine> engine;
-};
-
-// Logits of the last row forwarded, rows and sections of the resident.
-void ExpectSameBytes(Engine& a, Engine& b) {
-  const EngineState& x = a.engine->state();
-  const EngineState& y = b.engine->state();
-  EXPECT_EQ(0, std::memcmp(x.logits.data(), y.logits.data(),
-                           x.logits.size() * sizeof(float)));
-  ASSERT_TRUE(x.resident && y.resident);
-  ASSERT_EQ(x.resident->ids, y.resident->ids);
-  EXPECT_EQ(0, std::memcmp(x.resident->sections.get(),
-                           y.resident->sections.get(), x.section_bytes));
-  const std::size_t bytes = x.pool.block_bytes();
-  const AlignedBytes left = AllocateAligned(bytes);
-  const AlignedBytes right = AllocateAligned(bytes);
-  std::memset(left.get(), 0, bytes);
-  std::memset(right.get(), 0, bytes);
-  const int rows = x.resident->rows();
-  for (int i = 0; i * kBlockTokens < rows; ++i) {
-    const int here = std::min(kBlockTokens, rows - i * kBlockTokens);
-    const auto copy = [&](Engine& engine, const Sequence& from, std::byte* to) {
-      const kernels::KvShape& shape = engine.loaded.model->kv_shape();
-      engine.backend->CopyBlockRows(shape, from.table.pointer(i), here, to);
-      if (here < kBlockTokens) engine.backend->ZeroBlockRows(shape, to, here);
-    };
-    copy(a, *x.resident, left.get());
-    copy(b, *y.resident, right.get());
-    EXPECT_EQ(0, std::memcmp(left.get(), right.get(), bytes)) << "block " << i;
-  }
-}
+using Engine = testing::ExactEngine;
+using Variant = testing::ExactVariant;
+using testing::ExpectSameBytes;
 
 class ExactTest : public ::testing::Test {
  protected:

@@ -1,0 +1,86 @@
+// Whole engines on a generated model, and whether two of them hold the same
+// bytes.
+#ifndef HOLDFAST_ENGINE_TESTING_EXACT_ENGINE_H_
+#define HOLDFAST_ENGINE_TESTING_EXACT_ENGINE_H_
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "engine/model/loader.h"
+#include "engine/testing/test_engine.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::engine::testing {
+
+inline constexpr int kExactBlocks = 12;
+
+struct ExactVariant {
+  int threads = 2;
+  int max_rows = 512;  // the longest step: 1 is row by row
+  kernels::StateType state_type = kernels::StateType::kBF16;
+  int anchors = 32;
+};
+
+class ExactEngine {
+ public:
+  ExactEngine(const std::string& path, const ExactVariant& variant) {
+    backend = *kernels::MakeHostBackend({.threads = variant.threads});
+    loaded = *model::LoadModel(path, *backend,
+                               {.state_type = variant.state_type,
+                                .max_rows = std::max(variant.max_rows, 32),
+                                .max_context = kExactBlocks * kBlockTokens});
+    engine = std::make_unique<TestEngine>(*loaded.model, *backend, kExactBlocks,
+                                          loaded.tokenizer, variant.max_rows,
+                                          variant.anchors);
+  }
+  Answer Run(const Request& request) { return engine->Run(request); }
+  int vocab() const { return loaded.model->info().vocab_size; }
+
+  std::unique_ptr<kernels::Backend> backend;
+  model::LoadedModel loaded;
+  std::unique_ptr<TestEngine> engine;
+};
+
+// Logits of the last row forwarded, rows and sections of the resident.
+inline void ExpectSameBytes(ExactEngine& a, ExactEngine& b) {
+  const EngineState& x = a.engine->state();
+  const EngineState& y = b.engine->state();
+  EXPECT_EQ(0, std::memcmp(x.logits.data(), y.logits.data(),
+                           x.logits.size() * sizeof(float)));
+  ASSERT_TRUE(x.resident && y.resident);
+  ASSERT_EQ(x.resident->ids, y.resident->ids);
+  const CacheLayout& layout = x.model.layout();
+  const auto places = model::ComputeSectionOffsets(layout);
+  for (std::size_t i = 0; i < layout.sections.size(); ++i) {
+    const std::size_t at = places.offsets[i];
+    EXPECT_EQ(0, std::memcmp(x.resident->sections.get() + at,
+                             y.resident->sections.get() + at,
+                             layout.sections[i].bytes))
+        << layout.sections[i].name;
+  }
+  const std::size_t bytes = x.pool.block_bytes();
+  const AlignedBytes left = AllocateAligned(bytes);
+  const AlignedBytes right = AllocateAligned(bytes);
+  std::memset(left.get(), 0, bytes);
+  std::memset(right.get(), 0, bytes);
+  const int rows = x.resident->rows();
+  for (int i = 0; i * kBlockTokens < rows; ++i) {
+    const int here = std::min(kBlockTokens, rows - i * kBlockTokens);
+    const auto copy = [&](ExactEngine& engine, const Sequence& from,
+                          std::byte* to) {
+      const kernels::KvShape& shape = engine.loaded.model->kv_shape();
+      engine.backend->CopyBlockRows(shape, from.table.pointer(i), here, to);
+      if (here < kBlockTokens) engine.backend->ZeroBlockRows(shape, to, here);
+    };
+    copy(a, *x.resident, left.get());
+    copy(b, *y.resident, right.get());
+    EXPECT_EQ(0, std::memcmp(left.get(), right.get(), bytes)) << "block " << i;
+  }
+}
+
+}  // namespace holdfast::engine::testing
+
+#endif  // HOLDFAST_ENGINE_TESTING_EXACT_ENGINE_H_
