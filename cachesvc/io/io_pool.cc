@@ -14,6 +14,7 @@ namespace holdfast::cachesvc {
 IoBatch::IoBatch(std::size_t requests, std::shared_ptr<const void> keep_alive)
     : results_(requests),
       complete_(requests, false),
+      running_(requests),
       open_(requests),
       keep_alive_(std::move(keep_alive)) {}
 
@@ -43,12 +44,19 @@ bool IoBatch::Done() const {
 }
 
 void IoBatch::Complete(std::size_t request, absl::Status status) {
-  std::shared_ptr<const void> released;  // destroyed without the lock
+  std::shared_ptr<const void> released;
+  {
+    const std::lock_guard lock(mutex_);
+    if (--running_ == 0) released = std::move(keep_alive_);
+  }
+  // Without the lock, and before a waiter learns that the batch has ended: then
+  // the memory is free as well.
+  released.reset();
   {
     const std::lock_guard lock(mutex_);
     results_[request] = std::move(status);
     complete_[request] = true;
-    if (--open_ == 0) released = std::move(keep_alive_);
+    --open_;
   }
   changed_.notify_all();
 }

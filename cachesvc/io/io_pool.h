@@ -68,7 +68,8 @@ class IoBatch {
   std::condition_variable changed_;
   std::vector<absl::Status> results_;  // guarded by mutex_, like all below
   std::vector<bool> complete_;
-  std::size_t open_;
+  std::size_t running_;  // requests whose memory may still be in use
+  std::size_t open_;     // requests without a result
   std::shared_ptr<const void> keep_alive_;
 };
 
