@@ -20,10 +20,13 @@ static_assert(kTileKeys == kBlockTokens, "a tile is a block's rows");
 
 int TilesOf(int position) { return position / kTileKeys + 1; }
 
-KvTile TileOf(const AttentionCall& call, const RowSpan& span, int tile) {
+// `last`: whether no tile follows.
+KvTile TileOf(const AttentionCall& call, const RowSpan& span, int tile,
+              bool last) {
   const std::byte* block = span.blocks[tile];
-  return {block + KOffset(call.shape, call.layer),
-          block + VOffset(call.shape, call.layer)};
+  const std::size_t k_offset = KOffset(call.shape, call.layer);
+  return {block + k_offset, block + VOffset(call.shape, call.layer),
+          last ? nullptr : span.blocks[tile + 1] + k_offset};
 }
 
 }  // namespace
@@ -119,11 +122,12 @@ void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
     const int tile = index % tiles;
     const int keys = std::min(kTileKeys, position + row + 1 - tile * kTileKeys);
     if (keys <= 0) return;
-    kernels_.tile(call.shape, TileOf(call, span, tile), keys,
-                  queries_.floats() + static_cast<std::size_t>(row) * width,
-                  call.heads,
-                  thread_scratch_.floats() + thread * thread_floats_,
-                  partials_.floats() + index * tile_floats);
+    kernels_.tile(
+        call.shape,
+        TileOf(call, span, tile, keys < kTileKeys || tile + 1 == tiles), keys,
+        queries_.floats() + static_cast<std::size_t>(row) * width, call.heads,
+        thread_scratch_.floats() + thread * thread_floats_,
+        partials_.floats() + index * tile_floats);
   });
   pool_.For(rows * call.heads, [&](int index, int thread) {
     const int row = index / call.heads;

@@ -38,8 +38,9 @@ inline constexpr int kVectorsTogether = 4;
 // How far ahead rows are fetched: without it decode runs at half the speed
 // once rows leave the cache.
 inline constexpr int kFetchTokens = 32;
+inline constexpr std::size_t kLine = 64;  // bytes that one fetch brings
 // Keys whose V rows stay in the first-level cache over all heads and columns.
-inline constexpr int kKeysTogether = 32;
+inline constexpr int kKeysTogether = kFetchTokens;
 
 #define HF_START(g)         \
   VF a_##g = hn::Zero(d);   \
@@ -62,11 +63,12 @@ inline constexpr int kKeysTogether = 32;
   }
 
 // kHeads query heads against two vectors of keys; the chain over dims of each
-// key is in its own lane.
+// key is in its own lane. ahead_*: what to fetch meanwhile, as many bytes.
 template <StateType kState, int kHeads>
 void ScoreKeys(const std::byte* keys_a, const std::byte* keys_b,
-               std::size_t fetch, const float* HWY_RESTRICT q, int dims,
-               float* scores_a, float* scores_b) {
+               const std::byte* ahead_a, const std::byte* ahead_b,
+               const float* HWY_RESTRICT q, int dims, float* scores_a,
+               float* scores_b) {
   const DF d;
   HF_REPEAT_4(HF_START)
   for (int dim = 0; dim < dims; dim += 2) {
@@ -74,8 +76,8 @@ void ScoreKeys(const std::byte* keys_a, const std::byte* keys_b,
     LoadKeyPair<kState>(keys_a, dim, a_even, a_odd);
     LoadKeyPair<kState>(keys_b, dim, b_even, b_odd);
     const std::size_t at = dim / 2 * kKeyPairBytes<kState>;
-    hwy::Prefetch(keys_a + fetch + at);
-    hwy::Prefetch(keys_b + fetch + at);
+    hwy::Prefetch(ahead_a + at);
+    hwy::Prefetch(ahead_b + at);
     HF_REPEAT_4(HF_ACCUMULATE)
   }
   HF_REPEAT_4(HF_STORE)
@@ -124,24 +126,37 @@ void ScoreKeys(const std::byte* keys_a, const std::byte* keys_b,
     static_cast<void>(o3_##g);                                 \
   }
 
-// Adds keys [begin, end) to kVectors vectors of kHeads heads' outputs. v: the
-// first column of row 0, `row` numbers a row.
+// Adds keys [begin, end) to kVectors vectors of kHeads heads' outputs, which
+// have the order of LoadStatePair unless there is one. v: the first column of
+// row 0, `row` numbers a row.
 template <StateType kState, int kHeads, int kVectors>
-void WeighKeys(const std::byte* v, std::size_t column, std::size_t row,
-               int begin, int end, const float* HWY_RESTRICT weights,
-               float* HWY_RESTRICT out, std::ptrdiff_t out_stride) {
+void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
+               std::size_t row, int begin, int end,
+               const float* HWY_RESTRICT weights, float* HWY_RESTRICT out,
+               std::ptrdiff_t out_stride) {
+  static_assert(kVectors == 1 || kVectors == 2 || kVectors == 4);
   const DF d;
   const int lanes = LaneCount();
   constexpr std::size_t kElementBytes = kState == StateType::kBF16 ? 2 : 4;
   HF_REPEAT_4(HF_START)
   for (int key = begin; key < end; ++key) {
     const std::size_t at = key * row + column;
-    hwy::Prefetch(v + (at + kFetchTokens * row) * kElementBytes);
-    const VF v0 = LoadState<kState>(v, at);
-    VF v1 = v0, v2 = v0, v3 = v0;
-    if constexpr (kVectors > 1) v1 = LoadState<kState>(v, at + lanes);
-    if constexpr (kVectors > 2) v2 = LoadState<kState>(v, at + 2 * lanes);
-    if constexpr (kVectors > 3) v3 = LoadState<kState>(v, at + 3 * lanes);
+    for (std::size_t i = 0; i < kVectors * lanes * kElementBytes; i += kLine) {
+      hwy::Prefetch(ahead + at * kElementBytes + i);
+    }
+    VF v0, v1, v2, v3;
+    if constexpr (kVectors == 1) {
+      v0 = LoadState<kState>(v, at);
+      v1 = v0;
+    } else {
+      LoadStatePair<kState>(v, at, v0, v1);
+    }
+    if constexpr (kVectors == 4) {
+      LoadStatePair<kState>(v, at + 2 * lanes, v2, v3);
+    } else {
+      v2 = v0;
+      v3 = v0;
+    }
     static_cast<void>(v1);
     static_cast<void>(v2);
     static_cast<void>(v3);
@@ -180,10 +195,7 @@ class DecodeTile {
     }
     Weigh();
     for (int head = 0; head < heads_; ++head) {
-      float* output = partials_ + head * partial_floats_ + kPartialHeader;
-      for (int i = 0; i < shape_.head_dim; ++i) {
-        output[i] += 0.0f;  // canonical: no -0
-      }
+      Finish(partials_ + head * partial_floats_ + kPartialHeader);
     }
   }
 
@@ -191,6 +203,13 @@ class DecodeTile {
   void Score() {
     const int lanes = LaneCount();
     const std::size_t fetch = kFetchTokens * shape_.TokenBytes();
+    // Behind the last keys the values are fetched.
+    const int chunks = (keys_ + kFetchTokens - 1) / kFetchTokens;
+    const std::byte* const end = tile_.k + chunks * fetch;
+    const auto ahead = [&](const std::byte* keys) HWY_ATTR {
+      const std::byte* at = keys + fetch;
+      return at < end ? at : tile_.v + (at - end);
+    };
     for (int key = 0; key < keys_; key += 2 * lanes) {
       // An odd last vector is computed twice, to the same bits.
       const int next = key + lanes < keys_ ? key + lanes : key;
@@ -198,30 +217,39 @@ class DecodeTile {
         const std::byte* a = KeyLanes(shape_, tile_.k, key, kv_head);
         const std::byte* b = KeyLanes(shape_, tile_.k, next, kv_head);
         for (int g = 0; g < group_; g += kHeadsTogether) {
-          ScoreHeads<kHeadsTogether>(a, b, fetch, kv_head * group_ + g,
-                                     std::min(kHeadsTogether, group_ - g), key,
-                                     next);
+          ScoreHeads<kHeadsTogether>(
+              a, b, ahead(a), ahead(b), kv_head * group_ + g,
+              std::min(kHeadsTogether, group_ - g), key, next);
         }
       }
     }
   }
 
   template <int kHeads>
-  void ScoreHeads(const std::byte* a, const std::byte* b, std::size_t fetch,
-                  int head, int heads, int key, int next) {
+  void ScoreHeads(const std::byte* a, const std::byte* b,
+                  const std::byte* ahead_a, const std::byte* ahead_b, int head,
+                  int heads, int key, int next) {
     if (heads == kHeads) {
       float* scores = scores_ + head * kTileKeys;
       ScoreKeys<kState, kHeads>(
-          a, b, fetch, q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
+          a, b, ahead_a, ahead_b,
+          q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
           shape_.head_dim, scores + key, scores + next);
     } else if constexpr (kHeads > 1) {
-      ScoreHeads<kHeads - 1>(a, b, fetch, head, heads, key, next);
+      ScoreHeads<kHeads - 1>(a, b, ahead_a, ahead_b, head, heads, key, next);
     }
   }
 
   void Weigh() {
+    const std::size_t block = kKeysTogether * shape_.TokenBytes();
     for (int begin = 0; begin < keys_; begin += kKeysTogether) {
       const int end = std::min(begin + kKeysTogether, keys_);
+      ahead_ = tile_.v + block;  // of the next keys
+      if (end == keys_) {
+        ahead_ = tile_.next == nullptr
+                     ? tile_.v
+                     : tile_.next - begin * shape_.TokenBytes();
+      }
       for (int head = 0; head < heads_;) {
         const int left = group_ - head % group_;  // of this KV head
         const int count = std::min(kHeadsTogether, left);
@@ -251,11 +279,31 @@ class DecodeTile {
   template <int kHeads, int kVectors>
   void WeighColumns(int begin, int end, int head, int dim) {
     WeighKeys<kState, kHeads, kVectors>(
-        tile_.v, VIndex(shape_, 0, head / group_, dim),
+        tile_.v, ahead_, VIndex(shape_, 0, head / group_, dim),
         static_cast<std::size_t>(shape_.kv_heads) * shape_.head_dim, begin, end,
         scores_ + head * kTileKeys,
         partials_ + head * partial_floats_ + kPartialHeader + dim,
         partial_floats_);
+  }
+
+  // Makes an output canonical (no -0) and brings it into order.
+  void Finish(float* output) const {
+    const DF d;
+    const int step = LaneCount();
+    const VF zero = hn::Zero(d);
+    int dim = 0;
+    for (; dim + kVectorsTogether * step <= shape_.head_dim;
+         dim += kVectorsTogether * step) {
+      for (int i = 0; i < kVectorsTogether; i += 2) {
+        float* pair = output + dim + i * step;
+        const VF first = hn::Add(hn::LoadU(d, pair), zero);
+        const VF second = hn::Add(hn::LoadU(d, pair + step), zero);
+        StoreStatePair<kState>(first, second, pair);
+      }
+    }
+    for (; dim < shape_.head_dim; dim += step) {
+      hn::StoreU(hn::Add(hn::LoadU(d, output + dim), zero), d, output + dim);
+    }
   }
 
   const KvShape& shape_;
@@ -267,6 +315,7 @@ class DecodeTile {
   float* scores_;
   float* partials_;
   const std::ptrdiff_t partial_floats_;
+  const std::byte* ahead_ = nullptr;
 };
 
 #endif  // HF_TARGET_HAS_KERNELS

@@ -93,6 +93,8 @@ inline constexpr int kTileKeys = 256;
 struct KvTile {
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;
+  // K rows that the thread reads next, to be fetched ahead; may be null.
+  const std::byte* next = nullptr;
 };
 
 // Many rows of one sequence that share a KV head. A row is a (token, query

@@ -30,6 +30,38 @@ HWY_INLINE VF LoadState(const std::byte* view, std::size_t index) {
   }
 }
 
+// Numbers [index, index + 2 lanes) of a V view: for bf16 those at even places
+// and those at odd ones, which takes one load and no shuffle; for f32 the first
+// and the second half.
+template <StateType kState>
+HWY_INLINE void LoadStatePair(const std::byte* view, std::size_t index,
+                              VF& first, VF& second) {
+  const DF d;
+  if constexpr (kState == StateType::kBF16) {
+    const DU du;
+    const auto pairs =
+        hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(view + index * 2));
+    first = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+    second = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+  } else {
+    first = LoadState<kState>(view, index);
+    second = LoadState<kState>(view, index + LaneCount());
+  }
+}
+
+// Stores what was computed from a pair of vectors of LoadStatePair in the order
+// of the view.
+template <StateType kState>
+HWY_INLINE void StoreStatePair(VF first, VF second, float* to) {
+  const DF d;
+  if constexpr (kState == StateType::kBF16) {
+    hn::StoreInterleaved2(first, second, d, to);
+  } else {
+    hn::StoreU(first, d, to);
+    hn::StoreU(second, d, to + LaneCount());
+  }
+}
+
 // Where the lanes of keys [key, key + lanes) of one KV head start; key is a
 // multiple of the lane count.
 HWY_INLINE const std::byte* KeyLanes(const KvShape& shape, const std::byte* k,

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/host/memory.h"
 #include "kernels/host/testing.h"
 #include "shared/cache_layout.h"
 #include "tests/bench/blas.h"
@@ -37,12 +38,32 @@ constexpr AttentionShape kDemo = {"demo model, 30 layers", kLayers, kHeads,
 constexpr AttentionShape kLarger = {"32 heads of 128, 8 KV, 4 layers", 4, 32, 8,
                                     128};
 
+// Blocks in memory like the engine's, which asks for huge pages.
+class Pool {
+ public:
+  Pool(const KvShape& shape, int tokens) {
+    const std::size_t block_bytes =
+        2 * shape.layers * shape.TokenBytes() * kBlockTokens;
+    const int blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+    memory_ =
+        OrDie(kernels::HostMemory::Make(block_bytes * blocks, "pool"), "pool");
+    for (int i = 0; i < blocks; ++i) {
+      table_.push_back(memory_.data() + block_bytes * i);
+    }
+  }
+  std::byte* const* blocks() const { return table_.data(); }
+
+ private:
+  kernels::HostMemory memory_;
+  std::vector<std::byte*> table_;
+};
+
 // A pool whose first `keys` rows of every layer are written. Rows of q, k and v
 // side by side, as a model has them.
 class Rows {
  public:
   Rows(Machine& machine, const AttentionShape& shape, int keys)
-      : pool(shape.kv(), keys, 0) {
+      : pool(shape.kv(), keys) {
     Random random(3);
     joined = random.Floats(std::size_t(keys) * shape.joined());
     // As they are in the pool, so that others start from the same numbers.
@@ -56,7 +77,7 @@ class Rows {
     }
   }
 
-  kernels::testing::TestPool pool;
+  Pool pool;
   std::vector<float> joined;
 };
 
