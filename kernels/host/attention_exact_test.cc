@@ -182,7 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{12, 2, 256, 270, StateType::kBF16},
                       Case{3, 3, 16, 300, StateType::kBF16},
                       Case{10, 1, 48, 280, StateType::kBF16},
-                      Case{7, 1, 80, 280, StateType::kF32}),
+                      Case{7, 1, 80, 280, StateType::kF32},
+                      Case{6, 2, 80, 300, StateType::kBF16}),
     [](const auto& info) {
       const Case& c = info.param;
       return "H" + std::to_string(c.heads) + "Kv" + std::to_string(c.kv_heads) +
