@@ -1,0 +1,205 @@
+#include "cachesvc/store/chunk_store.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "cachesvc/format/names.h"
+#include "cachesvc/store/settings.h"
+#include "cachesvc/store/sweep.h"
+#include "fmt/format.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// Names of files being written differ from those of an earlier run.
+std::uint64_t BootNumber() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+ChunkStore::ChunkStore(const StoreParts& parts, StoreOptions options)
+    : parts_(parts),
+      options_(std::move(options)),
+      boot_(BootNumber()),
+      limits_(options_.limits) {}
+
+ChunkStore::~ChunkStore() { (void)FlushUse(); }
+
+absl::StatusOr<std::unique_ptr<ChunkStore>> ChunkStore::Open(
+    const StoreParts& parts, StoreOptions options) {
+  std::unique_ptr<ChunkStore> store(new ChunkStore(parts, std::move(options)));
+  std::vector<std::string> folders = {store->options_.folder + "/" +
+                                      kTmpFolder};
+  for (const FileKind kind : kAllKinds) folders.push_back(store->Folder(kind));
+  for (const std::string& folder : folders) {
+    if (auto s = parts.fs.MakeDirectory(folder); !s.ok()) return s;
+  }
+  if (auto s = parts.fs.SyncDirectory(store->options_.folder); !s.ok()) {
+    return s;
+  }
+  const auto seconds = LoadServiceSeconds(parts.index);
+  if (!seconds.ok()) return seconds.status();
+  store->service_clock_ = std::make_unique<ServiceClock>(parts.clock, *seconds);
+  const auto limits = LoadLimits(parts.index);
+  if (!limits.ok()) return limits.status();
+  if (limits->has_value()) store->limits_ = **limits;
+  const auto pass = store->mutation_gate_.Enter(store->StepDeadline());
+  if (!pass.ok()) return pass.status();
+  store->sweep_ = std::make_unique<Sweep>(*store);
+  if (auto s = store->sweep_->Begin(); !s.ok()) return s;
+  const auto limit = parts.clock.Now() + store->options_.sweep_limit;
+  if (auto s = store->sweep_->Run(limit); !s.ok()) return s;
+  store->sweep_report_ = store->sweep_->report();
+  if (store->sweep_->done()) store->sweep_.reset();
+  return store;
+}
+
+Deadline ChunkStore::StepDeadline() const {
+  return std::chrono::steady_clock::now() + options_.io_deadline;
+}
+
+std::string ChunkStore::Folder(FileKind kind) const {
+  return options_.folder + "/" + FolderOf(kind);
+}
+
+std::string ChunkStore::Path(FileKind kind, const FileKey& key) const {
+  return Folder(kind) + "/" + FileName(kind, key);
+}
+
+std::string ChunkStore::TmpPath() {
+  const std::lock_guard lock(mutex_);
+  return fmt::format("{}/{}/{:016x}-{}.tmp", options_.folder, kTmpFolder, boot_,
+                     next_tmp_++);
+}
+
+void ChunkStore::Count(std::uint64_t StoreCounters::*counter,
+                       std::uint64_t by) {
+  const std::lock_guard lock(mutex_);
+  counters_.*counter += by;
+}
+
+void ChunkStore::SetAttached(const std::optional<Sha256Digest>& fingerprint) {
+  const std::lock_guard lock(mutex_);
+  attached_ = fingerprint;
+}
+
+std::vector<Candidate> ChunkStore::Lookup(const LookupRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  return catalog_.Lookup(request);
+}
+
+void ChunkStore::NoteUse(const FileKey& manifest) {
+  const std::lock_guard lock(mutex_);
+  if (catalog_.FindManifest(manifest) == nullptr) return;
+  const std::uint64_t now = service_clock_->Seconds();
+  catalog_.Touch(manifest, now);
+  HitRow& use = fresh_use_[manifest];
+  ++use.hits;
+  use.last_used_s = now;
+}
+
+std::vector<bool> ChunkStore::HasChunks(std::span<const FileKey> chunks) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<bool> has;
+  for (const FileKey& key : chunks) {
+    has.push_back(catalog_.FindChunk(key) != nullptr);
+  }
+  return has;
+}
+
+StoreLimits ChunkStore::limits() const {
+  const std::lock_guard lock(mutex_);
+  return limits_;
+}
+
+absl::Status ChunkStore::SetLimits(const StoreLimits& limits) {
+  const auto pass = mutation_gate_.Enter(StepDeadline());
+  if (!pass.ok()) return pass.status();
+  if (auto s = StoreLimitsRow(parts_.index, limits); !s.ok()) return s;
+  {
+    const std::lock_guard lock(mutex_);
+    limits_ = limits;
+  }
+  return TrimToBudgets();
+}
+
+StoreCounters ChunkStore::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+StoreUse ChunkStore::Use() const {
+  const std::lock_guard lock(mutex_);
+  StoreUse use;
+  use.disk_bytes = catalog_.disk_bytes();
+  use.spill_bytes = catalog_.spill_bytes();
+  for (const auto& [key, file] : condemned_) use.condemned_bytes += file.bytes;
+  use.unadopted_bytes = unadopted_bytes_;
+  use.chunks = catalog_.chunks();
+  catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
+    ++(manifest.row.kind == FileKind::kAnchor ? use.anchors : use.sessions);
+    use.pinned_manifests += manifest.pinned;
+    use.foreign_manifests += manifest.row.fingerprint != attached_;
+  });
+  use.not_writing = not_writing_;
+  return use;
+}
+
+absl::Status ChunkStore::FlushUse() {
+  IndexBatch batch;
+  std::map<FileKey, HitRow> fresh;
+  {
+    const std::lock_guard lock(mutex_);
+    fresh.swap(fresh_use_);
+  }
+  for (const auto& [key, use] : fresh) {
+    const std::string row = HitKey(key);
+    batch.Merge(Table::kHits, row, EncodeRow(row, use));
+  }
+  if (service_clock_ != nullptr) {
+    PutServiceSeconds(batch, service_clock_->Seconds());
+  }
+  return batch.empty() ? absl::OkStatus()
+                       : parts_.index.Write(batch, Durability::kSynced);
+}
+
+absl::Status ChunkStore::Maintain() {
+  absl::Status first = FlushUse();
+  const auto keep = [&](absl::Status status) {
+    if (first.ok()) first = std::move(status);
+  };
+  const auto pass = mutation_gate_.Enter(StepDeadline());
+  if (!pass.ok()) return pass.status();
+  if (sweep_) {
+    keep(sweep_->Run(parts_.clock.Now() + options_.sweep_limit));
+    if (sweep_->done()) sweep_.reset();
+  }
+  const std::uint64_t now = service_clock_->Seconds();
+  std::optional<Sha256Digest> attached;
+  std::uint64_t ttl;
+  std::vector<std::string> litter;
+  {
+    const std::lock_guard lock(mutex_);
+    litter.swap(litter_);
+    attached = attached_;
+    ttl = limits_.ttl_s;
+  }
+  RemoveTemporaries(litter);
+  keep(DropChosen(
+           [&](const CatalogManifest& manifest) {
+             const bool expires = manifest.row.kind == FileKind::kAnchor ||
+                                  manifest.row.fingerprint != attached;
+             return expires && !manifest.pinned &&
+                    now > manifest.last_used_s + ttl;
+           },
+           &StoreCounters::expired)
+           .status());
+  keep(TrimToBudgets());
+  keep(FinishDeletions());
+  return first;
+}
+
+}  // namespace holdfast::cachesvc

@@ -1,0 +1,454 @@
+// Writing a manifest with its chunks.
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/format/names.h"
+#include "cachesvc/store/check_write.h"
+#include "cachesvc/store/chunk_store.h"
+#include "cachesvc/store/staged.h"
+#include "fmt/format.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// A drive slower than this is given up.
+constexpr std::uint64_t kSlowestBytesPerMs = 20'000;
+
+// Of a file not written yet; never too small.
+std::uint64_t MetaBytesAtMost(const ManifestWrite& write, std::uint64_t ids,
+                              std::uint64_t chunks, std::uint64_t payload) {
+  std::uint64_t names = 0;
+  for (const View& view : write.layout.views) names += 64 + view.name.size();
+  for (const Section& section : write.layout.sections) {
+    names += 64 + section.name.size();
+  }
+  return PagesUp(2 * format::kPadding + names + 8 * ids + 96 * chunks +
+                 64 * write.states.size() + 4 * (payload / format::kCrcPiece) +
+                 write.session_key.size() + write.record.size());
+}
+
+FileMeta CommonMeta(const ManifestWrite& write) {
+  FileMeta meta;
+  meta.fingerprint = write.fingerprint;
+  meta.layout = write.layout;
+  return meta;
+}
+
+std::uint64_t ChunkPayload(const ManifestWrite& write, std::uint64_t rows) {
+  return (rows + kBlockTokens - 1) / kBlockTokens * write.layout.BlockBytes();
+}
+
+}  // namespace
+
+absl::StatusOr<WriteResult> ChunkStore::WriteManifest(
+    const ManifestWrite& write) {
+  if (auto s = CheckWrite(write); !s.ok()) return s;
+  Staged staged(write);
+  const auto pass = write_gate_.Enter(std::min(write.deadline, StepDeadline()));
+  if (!pass.ok()) {
+    CountFailure(pass.status());
+    return pass.status();
+  }
+  FindShared(write, staged);
+  absl::Status status = staged.result.was_there
+                            ? absl::OkStatus()
+                            : StageAndPublish(write, staged);
+  if (!status.ok()) {
+    Discard(staged);
+    if (!staged.counted) CountFailure(status);
+  }
+  std::vector<DroppedFile> loose;
+  {
+    const std::lock_guard lock(mutex_);
+    loose = catalog_.Unpend(staged.pended);
+  }
+  const auto gate = mutation_gate_.Enter(StepDeadline());
+  if (gate.ok()) {
+    (void)DeleteFiles(loose);
+    // A chunk may have moved from one budget to the other.
+    (void)TrimToBudgets();
+  } else {
+    const std::lock_guard lock(mutex_);
+    for (const DroppedFile& file : loose) condemned_[file.file_key] = file;
+  }
+  if (!status.ok()) return status;
+  return staged.result;
+}
+
+absl::Status ChunkStore::StageAndPublish(const ManifestWrite& write,
+                                         Staged& staged) {
+  if (auto s = MakeRoom(write, staged); !s.ok()) return s;
+  if (auto s = StageChunks(write, staged); !s.ok()) return s;
+  if (auto s = StageManifest(write, staged); !s.ok()) return s;
+  return Publish(staged);
+}
+
+// Names every chunk, and holds those that are there.
+void ChunkStore::FindShared(const ManifestWrite& write, Staged& staged) {
+  for (std::size_t i = 0; i < write.chunks.size(); ++i) {
+    Staged::Chunk chunk;
+    chunk.first_position = i * staged.grid;
+    chunk.end_position = std::min<std::uint64_t>(
+        chunk.first_position + staged.grid, write.key_ids.size());
+    chunk.prefix_key = staged.keys.KeyAt(chunk.end_position);
+    chunk.sums = write.chunks[i].sums;
+    if (chunk.sums.empty() &&
+        write.chunks[i].provenance == Provenance::kSession) {
+      chunk.sums = ViewSums(write.layout, write.chunks[i].blocks);
+    }
+    chunk.file_key =
+        ChunkFileKey(chunk.prefix_key, write.chunks[i].provenance, chunk.sums);
+    staged.chunks.push_back(std::move(chunk));
+  }
+  const std::lock_guard lock(mutex_);
+  if (write.kind == FileKind::kAnchor) {
+    staged.result.file_key =
+        AnchorFileKey(staged.keys.KeyAt(write.key_ids.size()));
+    staged.result.end_position = write.key_ids.size();
+    staged.result.was_there =
+        catalog_.FindManifest(staged.result.file_key) != nullptr;
+    if (staged.result.was_there) return;
+  }
+  for (Staged::Chunk& chunk : staged.chunks) {
+    const CatalogChunk* found = catalog_.FindChunk(chunk.file_key);
+    if (found == nullptr) continue;
+    chunk.shared = true;
+    chunk.row = found->row;
+    staged.pended.push_back(chunk.file_key);
+  }
+  catalog_.Pend(staged.pended);
+}
+
+absl::Status ChunkStore::MayWrite(std::uint64_t bytes, Staged& staged) {
+  const auto free = parts_.fs.FreeBytes(options_.folder);
+  if (!free.ok()) return free.status();
+  const std::lock_guard lock(mutex_);
+  not_writing_.clear();
+  if (*free >= bytes && *free - bytes >= limits_.free_floor_bytes) {
+    return absl::OkStatus();
+  }
+  not_writing_ = fmt::format(
+      "{} bytes are free on the file system of {}; {} must stay free", *free,
+      options_.folder, limits_.free_floor_bytes);
+  ++counters_.refused_free_space;
+  staged.counted = true;
+  return absl::ResourceExhaustedError(not_writing_);
+}
+
+absl::Status ChunkStore::MakeRoom(const ManifestWrite& write, Staged& staged) {
+  const std::uint64_t states = StateBytes(write.layout) * write.states.size();
+  std::uint64_t bytes = states + MetaBytesAtMost(write, write.key_ids.size(),
+                                                 write.chunks.size(), states);
+  for (const Staged::Chunk& chunk : staged.chunks) {
+    if (chunk.shared) continue;
+    const std::uint64_t rows = chunk.end_position - chunk.first_position;
+    const std::uint64_t payload = ChunkPayload(write, rows);
+    bytes += payload + MetaBytesAtMost(write, rows, 0, payload);
+  }
+  if (auto s = MayWrite(bytes, staged); !s.ok()) return s;
+  const auto pass = mutation_gate_.Enter(StepDeadline());
+  if (!pass.ok()) return pass.status();
+  const StoreLimits limits = this->limits();
+  const std::uint64_t budget = write.kind == FileKind::kAnchor
+                                   ? limits.disk_budget_bytes
+                                   : limits.spill_budget_bytes;
+  // Evicting an anchor may leave its chunks to sessions, and then an anchor
+  // that uses them takes them back: twice is enough, for what moves only grows.
+  for (int round = 0; round < 2; ++round) {
+    std::uint64_t need = bytes;
+    std::uint64_t pinned = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (write.kind == FileKind::kAnchor) {
+        need += catalog_.MovingBytes(staged.pended);
+      }
+      pinned = catalog_.PinnedBytes(write.kind);
+    }
+    absl::Status room =
+        need + pinned > budget
+            ? absl::ResourceExhaustedError("larger than the budget")
+            : EvictTo(write.kind, budget - need);
+    if (!room.ok()) {
+      Count(&StoreCounters::refused_budget);
+      staged.counted = true;
+      return absl::Status(
+          room.code(), fmt::format("no room for {} bytes in a budget of {}: {}",
+                                   need, budget, std::string(room.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChunkStore::StageChunks(const ManifestWrite& write,
+                                     Staged& staged) {
+  for (std::size_t i = 0; i < staged.chunks.size(); ++i) {
+    if (staged.chunks[i].shared) {
+      ++staged.result.chunks_shared;
+      if (write.chunk_read) write.chunk_read(i);
+      continue;
+    }
+    if (parts_.clock.Now() >= write.deadline) {
+      // What was written is kept as a shorter prefix, if a state lies in it.
+      const std::uint64_t end = staged.chunks[i].first_position;
+      const bool any = std::any_of(
+          write.states.begin(), write.states.end(),
+          [&](const StateWrite& state) { return state.position <= end; });
+      if (write.kind == FileKind::kAnchor || !any) {
+        return absl::DeadlineExceededError(fmt::format(
+            "{} of {} chunks were written in time", i, staged.chunks.size()));
+      }
+      staged.end_position = end;
+      staged.chunks.resize(i);
+      return absl::OkStatus();
+    }
+    if (auto s = StageChunk(write, i, staged); !s.ok()) return s;
+    if (write.still_leased && !write.still_leased()) {
+      Count(&StoreCounters::leases_lost);
+      staged.counted = true;
+      return absl::AbortedError(
+          fmt::format("the lease ended while chunk {} was read", i));
+    }
+    if (write.chunk_read) write.chunk_read(i);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChunkStore::StageChunk(const ManifestWrite& write, std::size_t i,
+                                    Staged& staged) {
+  Staged::Chunk& chunk = staged.chunks[i];
+  const ChunkWrite& rows = write.chunks[i];
+  if (rows.blocks.empty()) {
+    return absl::AbortedError(
+        fmt::format("chunk {} went, and its rows were not given", i));
+  }
+  FileMeta meta = CommonMeta(write);
+  meta.kind = FileKind::kChunk;
+  meta.file_key = chunk.file_key;
+  meta.prefix_key = chunk.prefix_key;
+  meta.parent_key = staged.keys.BlockKey(chunk.first_position);
+  meta.first_position = chunk.first_position;
+  meta.end_position = chunk.end_position;
+  meta.provenance = rows.provenance;
+  meta.view_sums = chunk.sums;
+  const auto ids = write.key_ids.subspan(
+      chunk.first_position, chunk.end_position - chunk.first_position);
+  meta.key_ids.assign(ids.begin(), ids.end());
+  std::vector<std::span<const std::byte>> payload;
+  for (const std::byte* block : rows.blocks) {
+    payload.emplace_back(block, write.layout.BlockBytes());
+  }
+  chunk.tmp = TmpPath();
+  const std::uint64_t bytes = rows.blocks.size() * write.layout.BlockBytes();
+  const Deadline deadline =
+      StepDeadline() + std::chrono::milliseconds(bytes / kSlowestBytesPerMs);
+  if (auto s = WriteCacheFile(parts_.fs, parts_.pool, chunk.tmp, meta, payload,
+                              write.keep_alive, deadline);
+      !s.ok()) {
+    return s;
+  }
+  chunk.row = ChunkRowOf(meta);
+  ++staged.result.chunks_written;
+  staged.result.bytes_written += chunk.row.file_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status ChunkStore::StageManifest(const ManifestWrite& write,
+                                       Staged& staged) {
+  FileMeta meta = CommonMeta(write);
+  meta.kind = write.kind;
+  meta.parent_key = write.root;
+  meta.end_position = staged.end_position;
+  meta.prefix_key = staged.keys.KeyAt(staged.end_position);
+  meta.taint = write.taint < staged.end_position ? write.taint : kNoTaint;
+  std::vector<std::span<const std::byte>> payload;
+  std::uint64_t offset = 0;
+  for (const StateWrite& state : write.states) {
+    if (state.position > staged.end_position) continue;
+    meta.states.push_back({state.position, offset, state.kind, state.provenance,
+                           staged.keys.BlockKey(state.position)});
+    payload.push_back(state.bytes);
+    offset += state.bytes.size();
+  }
+  for (const Staged::Chunk& chunk : staged.chunks) {
+    meta.chunks.push_back({chunk.file_key, chunk.prefix_key, chunk.end_position,
+                           chunk.row.file_bytes});
+  }
+  if (write.kind == FileKind::kSession) {
+    meta.provenance =
+        meta.taint == kNoTaint ? Provenance::kGrid : Provenance::kSession;
+    const auto ids = write.key_ids.first(staged.end_position);
+    meta.key_ids.assign(ids.begin(), ids.end());
+    meta.session_id = write.session_id;
+    meta.session_key = write.session_key;
+    meta.record = write.record;
+    const std::lock_guard lock(mutex_);
+    meta.sequence = catalog_.NextSequence(write.session_id);
+  }
+  meta.file_key = FileKeyOf(meta);
+  staged.manifest_tmp = TmpPath();
+  const Deadline deadline =
+      StepDeadline() + std::chrono::milliseconds(offset / kSlowestBytesPerMs);
+  if (auto s = WriteCacheFile(parts_.fs, parts_.pool, staged.manifest_tmp, meta,
+                              payload, write.keep_alive, deadline);
+      !s.ok()) {
+    return s;
+  }
+  staged.result.file_key = meta.file_key;
+  staged.result.end_position = meta.end_position;
+  staged.result.bytes_written += meta.file_bytes();
+  staged.manifest = std::move(meta);
+  return absl::OkStatus();
+}
+
+absl::Status ChunkStore::Publish(Staged& staged) {
+  const auto pass = mutation_gate_.Enter(StepDeadline());
+  if (!pass.ok()) return pass.status();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Staged::Chunk& chunk : staged.chunks) {
+      if (chunk.shared && catalog_.FindChunk(chunk.file_key) == nullptr) {
+        return absl::AbortedError("a chunk it shares failed a check meanwhile");
+      }
+    }
+  }
+  if (auto s = PublishNames(staged); !s.ok()) return s;
+  if (auto s = PublishRows(staged); !s.ok()) return s;
+  return AddToCatalog(staged);
+}
+
+absl::Status ChunkStore::PublishNames(Staged& staged) {
+  bool any = false;
+  for (Staged::Chunk& chunk : staged.chunks) {
+    if (chunk.tmp.empty()) continue;
+    // Crash before: a temporary, removed at start.
+    if (auto s =
+            parts_.fs.Rename(chunk.tmp, Path(FileKind::kChunk, chunk.file_key));
+        !s.ok()) {
+      return s;
+    }
+    chunk.tmp.clear();
+    chunk.published = true;
+    any = true;
+    const std::lock_guard lock(mutex_);
+    condemned_.erase(chunk.file_key);  // the name stands for a new file now
+  }
+  if (any) {
+    if (auto s = parts_.fs.SyncDirectory(Folder(FileKind::kChunk)); !s.ok()) {
+      return s;
+    }
+  }
+  // Crash here: chunks that nothing refers to, removed at start.
+  const FileMeta& meta = staged.manifest;
+  if (auto s =
+          parts_.fs.Rename(staged.manifest_tmp, Path(meta.kind, meta.file_key));
+      !s.ok()) {
+    return s;
+  }
+  staged.manifest_tmp.clear();
+  staged.manifest_published = true;
+  {
+    const std::lock_guard lock(mutex_);
+    condemned_.erase(meta.file_key);
+  }
+  // Crash after: complete files without rows, adopted at start.
+  return parts_.fs.SyncDirectory(Folder(meta.kind));
+}
+
+absl::Status ChunkStore::PublishRows(Staged& staged) {
+  IndexBatch batch;
+  for (const Staged::Chunk& chunk : staged.chunks) {
+    if (!chunk.published) continue;
+    const std::string key = RowKey(chunk.row.fingerprint, chunk.row.file_key);
+    batch.Put(Table::kChunks, key, EncodeRow(key, chunk.row));
+    batch.Delete(Table::kTombstones,
+                 TombstoneKey(FileKind::kChunk, chunk.row.file_key));
+  }
+  const ManifestRow row =
+      ManifestRowOf(staged.manifest, service_clock_->Seconds());
+  const std::string key = RowKey(row.fingerprint, row.file_key);
+  batch.Put(TableOf(row.kind), key, EncodeRow(key, row));
+  batch.Delete(Table::kTombstones, TombstoneKey(row.kind, row.file_key));
+  return parts_.index.Write(batch, Durability::kSynced);
+}
+
+absl::Status ChunkStore::AddToCatalog(Staged& staged) {
+  const ManifestRow row =
+      ManifestRowOf(staged.manifest, service_clock_->Seconds());
+  std::vector<FileKey> older;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Staged::Chunk& chunk : staged.chunks) {
+      if (chunk.published) catalog_.AddChunk(chunk.row);
+    }
+    if (!catalog_.AddManifest(row, 0, row.created_s, false) &&
+        catalog_.FindManifest(row.file_key) == nullptr) {
+      return absl::AbortedError("a chunk it shares failed a check meanwhile");
+    }
+    ++(row.kind == FileKind::kAnchor ? counters_.anchors_written
+                                     : counters_.sessions_written);
+    counters_.chunks_written += staged.result.chunks_written;
+    counters_.chunks_shared += staged.result.chunks_shared;
+    counters_.bytes_written += staged.result.bytes_written;
+    counters_.sessions_cut += staged.end_position != staged.requested_position;
+    if (row.kind == FileKind::kSession) {
+      catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
+        if (manifest.row.kind == FileKind::kSession &&
+            manifest.row.session_id == row.session_id &&
+            manifest.row.sequence < row.sequence) {
+          older.push_back(manifest.row.file_key);
+        }
+      });
+    }
+  }
+  // The new file is durable: what the older one alone needed may go. When this
+  // fails, the next start keeps the newest.
+  (void)Drop(older, &StoreCounters::replaced_sessions);
+  return absl::OkStatus();
+}
+
+// Leaves nothing of a manifest that failed.
+void ChunkStore::Discard(Staged& staged) {
+  std::vector<std::string> litter = {staged.manifest_tmp};
+  for (const Staged::Chunk& chunk : staged.chunks) litter.push_back(chunk.tmp);
+  RemoveTemporaries(litter);
+  std::vector<DroppedFile> published;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Staged::Chunk& chunk : staged.chunks) {
+      if (!chunk.published) continue;
+      const auto fallen = catalog_.RemoveChunk(chunk.file_key);
+      published.insert(published.end(), fallen.begin(), fallen.end());
+      published.push_back({FileKind::kChunk, chunk.file_key,
+                           chunk.row.fingerprint, chunk.row.file_bytes});
+    }
+    if (staged.manifest_published) {
+      const FileMeta& meta = staged.manifest;
+      published.push_back(
+          {meta.kind, meta.file_key, meta.fingerprint, meta.file_bytes()});
+    }
+    for (const DroppedFile& file : published) {
+      condemned_[file.file_key] = file;
+    }
+  }
+  if (published.empty()) return;
+  const auto pass = mutation_gate_.Enter(StepDeadline());
+  if (pass.ok()) (void)FinishDeletions();
+}
+
+// What cannot be unlinked now, Maintain() tries again.
+void ChunkStore::RemoveTemporaries(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    const auto s = parts_.fs.Unlink(path);
+    if (s.ok() || absl::IsNotFound(s)) continue;
+    const std::lock_guard lock(mutex_);
+    litter_.push_back(path);
+  }
+}
+
+void ChunkStore::CountFailure(const absl::Status& status) {
+  Count(absl::IsDeadlineExceeded(status) ? &StoreCounters::deadlines_missed
+                                         : &StoreCounters::write_errors);
+}
+
+}  // namespace holdfast::cachesvc

@@ -1,0 +1,293 @@
+#include "cachesvc/store/sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <unordered_map>
+
+#include "cachesvc/format/names.h"
+#include "cachesvc/store/settings.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// Rows of adopted files go into the index this many at a time.
+constexpr std::size_t kBatchRows = 1000;
+
+}  // namespace
+
+absl::Status Sweep::Begin() {
+  const auto start = store_.parts_.clock.Now();
+  for (const auto step :
+       {&Sweep::RemoveTemporaries, &Sweep::ListFolders, &Sweep::ReadUse,
+        &Sweep::FinishTombstones, &Sweep::ReadChunkRows}) {
+    if (auto s = (this->*step)(); !s.ok()) return s;
+  }
+  for (const Table table : {Table::kAnchors, Table::kSessions}) {
+    if (auto s = ReadManifestRows(table); !s.ok()) return s;
+  }
+  // Chunks first: a manifest needs them.
+  for (const auto& [id, bytes] : files_) {
+    orphans_.push_back({id.first, id.second, bytes});
+  }
+  std::stable_sort(
+      orphans_.begin(), orphans_.end(),
+      [](const Orphan& a, const Orphan& b) { return a.kind < b.kind; });
+  files_.clear();
+  {
+    const std::lock_guard lock(store_.mutex_);
+    for (const Orphan& orphan : orphans_) {
+      store_.unadopted_bytes_ += orphan.bytes;
+    }
+    for (const Waiting& waiting : waiting_) {
+      store_.unadopted_bytes_ += waiting.row.file_bytes;
+    }
+    store_.counters_.corrupt_rows += report_.corrupt_rows;
+  }
+  report_.ms += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(
+          store_.parts_.clock.Now() - start)
+          .count());
+  return WriteRows();
+}
+
+absl::Status Sweep::RemoveTemporaries() {
+  FileSystem& fs = store_.parts_.fs;
+  const std::string folder = store_.options_.folder + "/" + kTmpFolder;
+  const auto entries = fs.List(folder);
+  if (!entries.ok()) return entries.status();
+  for (const DirectoryEntry& entry : *entries) {
+    // On failure they stay, and count nowhere: a disk that cannot unlink is
+    // read-only, and nothing is written to it either.
+    if (fs.Unlink(folder + "/" + entry.name).ok()) ++report_.temporaries;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::ListFolders() {
+  for (const FileKind kind : kAllKinds) {
+    const auto entries = store_.parts_.fs.List(store_.Folder(kind));
+    if (!entries.ok()) return entries.status();
+    for (const DirectoryEntry& entry : *entries) {
+      if (const auto key = ParseFileName(kind, entry.name)) {
+        files_[{kind, *key}] = entry.bytes;
+      } else {
+        ++report_.unknown_names;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::ReadUse() {
+  auto pins = LoadPins(store_.parts_.index);
+  if (!pins.ok()) return pins.status();
+  pins_ = *std::move(pins);
+  return store_.parts_.index.Scan(
+      Table::kHits, [&](std::string_view key, std::string_view value) {
+        FileKey file_key;
+        const auto row = DecodeHitRow(key, value);
+        if (!row || key.size() != 1 + file_key.size()) {
+          BadRow(Table::kHits, key);
+          return true;
+        }
+        std::copy(key.begin() + 1, key.end(), file_key.begin());
+        use_[file_key] = *row;
+        return true;
+      });
+}
+
+absl::Status Sweep::FinishTombstones() {
+  std::vector<DroppedFile> doomed;
+  auto status = store_.parts_.index.Scan(
+      Table::kTombstones, [&](std::string_view key, std::string_view) {
+        const auto tombstone = ParseTombstoneKey(key);
+        const auto it =
+            tombstone ? files_.find({tombstone->kind, tombstone->file_key})
+                      : files_.end();
+        if (it == files_.end()) {
+          rows_.Delete(Table::kTombstones, std::string(key));
+          return true;
+        }
+        doomed.push_back(
+            {tombstone->kind, tombstone->file_key, {}, it->second});
+        files_.erase(it);
+        ++report_.tombstones;
+        return true;
+      });
+  if (!status.ok()) return status;
+  return store_.DeleteFiles(doomed);
+}
+
+void Sweep::BadRow(Table table, std::string_view key) {
+  ++report_.corrupt_rows;
+  rows_.Delete(table, std::string(key));
+}
+
+// Whether the row's file is there as the row says; such a file is no orphan. A
+// file of another size is looked at like one without a row.
+bool Sweep::FileOf(FileKind kind, const FileKey& key, std::uint64_t bytes) {
+  const auto it = files_.find({kind, key});
+  if (it == files_.end() || it->second != bytes) {
+    ++report_.dangling_rows;
+    return false;
+  }
+  files_.erase(it);
+  ++report_.rows;
+  return true;
+}
+
+absl::Status Sweep::ReadChunkRows() {
+  return store_.parts_.index.Scan(
+      Table::kChunks, [&](std::string_view key, std::string_view value) {
+        const auto row = DecodeChunkRow(key, value);
+        if (!row) {
+          BadRow(Table::kChunks, key);
+        } else if (!FileOf(FileKind::kChunk, row->file_key, row->file_bytes)) {
+          rows_.Delete(Table::kChunks, std::string(key));
+        } else {
+          const std::lock_guard lock(store_.mutex_);
+          store_.catalog_.AddChunk(*row);
+        }
+        return true;
+      });
+}
+
+absl::Status Sweep::ReadManifestRows(Table table) {
+  return store_.parts_.index.Scan(
+      table, [&](std::string_view key, std::string_view value) {
+        const auto row = DecodeManifestRow(key, value);
+        if (!row || TableOf(row->kind) != table) {
+          BadRow(table, key);
+        } else if (!FileOf(row->kind, row->file_key, row->file_bytes)) {
+          rows_.Delete(table, std::string(key));
+        } else {
+          if (!AddManifest(*row)) waiting_.push_back({*row, false});
+        }
+        return true;
+      });
+}
+
+// Whether it is in the catalog now.
+bool Sweep::AddManifest(const ManifestRow& row) {
+  const std::lock_guard lock(store_.mutex_);
+  const auto use = use_.find(row.file_key);
+  const HitRow hits = use == use_.end() ? HitRow() : use->second;
+  store_.catalog_.AddManifest(row, hits.hits, hits.last_used_s,
+                              pins_.contains(row.file_key));
+  return store_.catalog_.FindManifest(row.file_key) != nullptr;
+}
+
+void Sweep::Adopt(const Orphan& orphan) {
+  const auto file = OpenCacheFile(store_.parts_.fs, store_.parts_.pool,
+                                  store_.Path(orphan.kind, orphan.file_key), 0,
+                                  orphan.bytes, store_.StepDeadline());
+  if (absl::IsNotFound(file.status())) return;
+  // A file that cannot be read now is of no use: it goes like a damaged one.
+  if (!file.ok() || file->meta->file_key != orphan.file_key ||
+      file->meta->kind != orphan.kind) {
+    ++report_.corrupt_files;
+    store_.Count(&StoreCounters::corrupt_files);
+    bad_.push_back({orphan.kind, orphan.file_key, {}, orphan.bytes});
+    return;
+  }
+  ++report_.adopted;
+  const FileMeta& meta = *file->meta;
+  if (orphan.kind != FileKind::kChunk) {
+    waiting_.push_back(
+        {ManifestRowOf(meta, store_.service_clock_->Seconds()), true});
+    const std::lock_guard lock(store_.mutex_);
+    store_.unadopted_bytes_ += orphan.bytes;
+    return;
+  }
+  const ChunkRow row = ChunkRowOf(meta);
+  const std::string key = RowKey(row.fingerprint, row.file_key);
+  rows_.Put(Table::kChunks, key, EncodeRow(key, row));
+  const std::lock_guard lock(store_.mutex_);
+  store_.catalog_.AddChunk(row);
+}
+
+absl::Status Sweep::WriteRows() {
+  if (rows_.empty()) return absl::OkStatus();
+  auto status = store_.parts_.index.Write(rows_, Durability::kSynced);
+  if (status.ok()) rows_ = IndexBatch();
+  return status;
+}
+
+absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
+  const auto start = store_.parts_.clock.Now();
+  while (!orphans_.empty() && store_.parts_.clock.Now() < limit) {
+    const Orphan orphan = orphans_.front();
+    orphans_.pop_front();
+    {
+      const std::lock_guard lock(store_.mutex_);
+      store_.unadopted_bytes_ -= orphan.bytes;
+    }
+    Adopt(orphan);
+    if (rows_.ops().size() >= kBatchRows) {
+      if (auto s = WriteRows(); !s.ok()) return s;
+    }
+  }
+  absl::Status status = WriteRows();
+  report_.left_for_later = orphans_.size();
+  if (status.ok() && orphans_.empty()) {
+    status = Settle();
+    done_ = true;
+  }
+  report_.ms += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(
+          store_.parts_.clock.Now() - start)
+          .count());
+  return status;
+}
+
+// Everything that could be adopted is: what is still incomplete stays so.
+absl::Status Sweep::Settle() {
+  std::vector<DroppedFile> dropped = std::move(bad_);
+  bad_.clear();
+  for (const Waiting& waiting : waiting_) {
+    const ManifestRow& row = waiting.row;
+    const bool complete = AddManifest(row);
+    const std::lock_guard lock(store_.mutex_);
+    store_.unadopted_bytes_ -= row.file_bytes;
+    if (!complete) {
+      ++report_.incomplete_manifests;
+      dropped.push_back(
+          {row.kind, row.file_key, row.fingerprint, row.file_bytes});
+    } else if (waiting.new_row) {
+      const std::string key = RowKey(row.fingerprint, row.file_key);
+      rows_.Put(TableOf(row.kind), key, EncodeRow(key, row));
+    }
+  }
+  waiting_.clear();
+  KeepNewestSessions(dropped);
+  {
+    const std::lock_guard lock(store_.mutex_);
+    const auto chunks = store_.catalog_.RemoveUnreferenced();
+    report_.unreferenced_chunks += chunks.size();
+    dropped.insert(dropped.end(), chunks.begin(), chunks.end());
+  }
+  if (auto s = WriteRows(); !s.ok()) return s;
+  if (auto s = store_.DeleteFiles(dropped); !s.ok()) return s;
+  return store_.TrimToBudgets();
+}
+
+// A crash after a session's new file was durable leaves the older one.
+void Sweep::KeepNewestSessions(std::vector<DroppedFile>& dropped) {
+  const std::lock_guard lock(store_.mutex_);
+  std::vector<FileKey> older;
+  store_.catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
+    if (manifest.row.kind == FileKind::kSession &&
+        store_.catalog_.NewestSession(manifest.row.session_id) !=
+            manifest.row.file_key) {
+      older.push_back(manifest.row.file_key);
+    }
+  });
+  for (const FileKey& key : older) {
+    ++store_.counters_.replaced_sessions;
+    const auto files = store_.catalog_.RemoveManifest(key);
+    dropped.insert(dropped.end(), files.begin(), files.end());
+  }
+}
+
+}  // namespace holdfast::cachesvc
