@@ -15,6 +15,7 @@
 #include "boost/asio/post.hpp"
 #include "boost/asio/use_future.hpp"
 #include "gateway/engine/testing/fake_engine.h"
+#include "gateway/engine/testing/take.h"
 #include "gtest/gtest.h"
 
 namespace holdfast::gateway {
@@ -46,7 +47,8 @@ class EngineLinkTest : public ::testing::Test {
   // Runs a coroutine on the io thread and waits for it.
   template <typename Coroutine>
   auto Run(Coroutine coroutine) {
-    return asio::co_spawn(io_, std::move(coroutine), asio::use_future).get();
+    return testing::Take(
+        asio::co_spawn(io_, std::move(coroutine), asio::use_future));
   }
 
   ~EngineLinkTest() override {
@@ -251,9 +253,7 @@ TEST_F(EngineLinkTest, WaiterGivesUp) {
     link_->Wake();
     co_return;
   });
-  ASSERT_EQ(waiting.wait_for(std::chrono::seconds(10)),
-            std::future_status::ready);
-  EXPECT_EQ(waiting.get(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(testing::Take(std::move(waiting)), absl::StatusCode::kCancelled);
 }
 
 TEST_F(EngineLinkTest, StreamsEventsInOrder) {
@@ -298,7 +298,7 @@ TEST_F(EngineLinkTest, Backpressure) {
   auto held_back = cancelled.get_future();
   EXPECT_EQ(held_back.wait_for(milliseconds(300)), std::future_status::timeout);
   Drop(stream);
-  EXPECT_TRUE(held_back.get());
+  EXPECT_TRUE(testing::Take(std::move(held_back)));
 }
 
 TEST_F(EngineLinkTest, CancelReachesTheEngineAndTheWaiter) {
@@ -325,8 +325,8 @@ TEST_F(EngineLinkTest, CancelReachesTheEngineAndTheWaiter) {
     stream->Cancel();
     co_return;
   });
-  EXPECT_EQ(waiting.get(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(cancelled.get_future().get());
+  EXPECT_EQ(testing::Take(std::move(waiting)), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(testing::Take(cancelled.get_future()));
   Drop(stream);
 }
 
@@ -342,9 +342,10 @@ TEST_F(EngineLinkTest, DroppedStreamIsCancelled) {
     return grpc::Status::CANCELLED;
   });
   auto stream = Generate();
-  started.get_future().get();  // a call dropped earlier never gets there
+  // A call dropped earlier never gets there.
+  testing::Take(started.get_future());
   Drop(stream);
-  EXPECT_TRUE(cancelled.get_future().get());
+  EXPECT_TRUE(testing::Take(cancelled.get_future()));
 }
 
 TEST_F(EngineLinkTest, EngineThatDies) {

@@ -13,8 +13,6 @@
 namespace holdfast::openai {
 namespace {
 
-constexpr std::string_view kThink = "<think>";
-
 void CollectStrings(const Json& json, std::vector<std::string_view>* strings) {
   if (json.is_string()) {
     strings->push_back(json.get_ref<const std::string&>());
@@ -56,10 +54,8 @@ class Protection {
     return json;
   }
 
-  // An assistant's turn stays as it is: what the model wrote as tokens must
-  // come back as tokens. Keys and the role are our own.
+  // Keys and the role are our own.
   Json Message(const Json& message) const {
-    if (message["role"] == "assistant") return message;
     Json result = Json::object();
     for (const auto& [key, value] : message.items()) {
       result[key] = key == "role" ? value : Value(value);
@@ -94,23 +90,40 @@ ApiOr<char32_t> ChooseSentinel(const ChatRequest& request) {
   return *sentinel;
 }
 
+// What the model wrote as tokens must come back as tokens.
+Json AssistantMessage(const Json& message, const answer::AnswerFormat& format) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || format.prints_text_arguments) return message;
+  Json result = message;
+  for (Json& call : result["tool_calls"]) {
+    Json& arguments = call["function"]["arguments"];
+    if (arguments.is_object()) continue;
+    Json object = Json::object();
+    object["arguments"] = std::move(arguments);
+    arguments = std::move(object);
+  }
+  return result;
+}
+
 templates::RenderInput ToRenderInput(const ChatRequest& request,
-                                     const Protection& protection) {
+                                     const Protection& protection,
+                                     const answer::AnswerFormat& format) {
   templates::RenderInput input;
   for (const Json& message : request.messages) {
-    input.messages.push_back(protection.Message(message));
+    input.messages.push_back(message["role"] == "assistant"
+                                 ? AssistantMessage(message, format)
+                                 : protection.Message(message));
   }
   input.tools = protection.Value(request.tools);
   input.kwargs = protection.Arguments(request.template_kwargs);
   return input;
 }
 
-bool EndsInReasoning(std::string_view text,
-                     const gateway::Tokenizer& tokenizer) {
+bool EndsInReasoning(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
     text.remove_suffix(1);
   }
-  return text.ends_with(kThink) && tokenizer.FindAdded(kThink).has_value();
+  return text.ends_with(answer::kThink);
 }
 
 // A request that must leave no trace keeps no tokens in the gateway either.
@@ -136,26 +149,39 @@ ApiOr<BuiltPrompt> Finish(absl::StatusOr<std::vector<std::uint32_t>> ids,
   return prompt;
 }
 
+std::string ForcedXmlCall(const Json& call) {
+  std::string text =
+      fmt::format("<function={}>\n", call["name"].get<std::string>());
+  for (const auto& [name, value] : call["arguments"].items()) {
+    text += fmt::format(
+        "<parameter={}>\n{}\n</parameter>\n", name,
+        value.is_string() ? value.get<std::string>() : DumpLikePython(value));
+  }
+  return text + "</function>";
+}
+
 ApiOr<std::string> ForcedText(const Force& force, const BuiltPrompt& prompt,
-                              const gateway::Tokenizer& tokenizer) {
+                              const answer::AnswerFormat& format) {
   std::string text;
   if (!force.reasoning.empty()) {
-    if (!tokenizer.FindAdded(kThink) || !tokenizer.FindAdded("</think>")) {
+    if (!format.reasoning) {
       return FieldError("holdfast.force.reasoning",
-                        "the model has no <think> and </think> tokens");
+                        "the model's chat template has no <think> block");
     }
-    if (!prompt.ends_in_reasoning) text += "<think>\n";
+    if (!prompt.ends_in_reasoning) text += "<think>" + format.after_think;
     text += force.reasoning;
   }
   if (!force.reasoning.empty() || prompt.ends_in_reasoning) {
-    text += "\n</think>\n\n";
+    text += format.before_think_end + "</think>" + format.after_think_end;
   }
   text += force.text;
-  bool first = force.text.empty();
+  const bool xml = format.calls == answer::CallSyntax::kQwenXml;
+  std::string_view before;
+  if (!force.text.empty()) before = format.before_call;
   for (const Json& call : force.tool_calls) {
-    if (!first) text += '\n';
-    first = false;
-    text += fmt::format("<tool_call>\n{}\n</tool_call>", DumpLikePython(call));
+    text += fmt::format("{}<tool_call>\n{}\n</tool_call>", before,
+                        xml ? ForcedXmlCall(call) : DumpLikePython(call));
+    before = "\n";
   }
   return text;
 }
@@ -171,15 +197,16 @@ ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
   const ApiOr<char32_t> sentinel = ChooseSentinel(request);
   if (!sentinel.ok()) return sentinel.error();
   const Protection protection(*parts.protector, *sentinel);
-  const absl::StatusOr<std::string> text =
-      parts.chat_template->Render(ToRenderInput(request, protection));
+  const absl::StatusOr<std::string> text = parts.chat_template->Render(
+      ToRenderInput(request, protection, *parts.format));
   if (!text.ok()) return FromStatus(text.status(), "messages");
   gateway::EncodeOptions options;  // a template writes the bos token itself
   options.sentinel = *sentinel;
   ApiOr<BuiltPrompt> prompt =
       Finish(Encode(request, parts, *text, options), "messages", parts);
   if (prompt.ok()) {
-    prompt->ends_in_reasoning = EndsInReasoning(*text, *parts.tokenizer);
+    prompt->ends_in_reasoning =
+        parts.format->reasoning && EndsInReasoning(*text);
   }
   return prompt;
 }
@@ -212,7 +239,7 @@ ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
     }
     return *force.ids;
   }
-  const ApiOr<std::string> text = ForcedText(force, prompt, tokenizer);
+  const ApiOr<std::string> text = ForcedText(force, prompt, *parts.format);
   if (!text.ok()) return text.error();
   absl::StatusOr<std::vector<std::uint32_t>> ids =
       tokenizer.Encode(*text, gateway::EncodeOptions{});

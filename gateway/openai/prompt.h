@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/answer/answer_format.h"
 #include "gateway/openai/error.h"
 #include "gateway/openai/request.h"
 #include "gateway/template/chat_template.h"
@@ -27,6 +28,7 @@ struct PromptParts {
   const templates::MessageMarks* marks = nullptr;
   const gateway::SpecialProtector* protector = nullptr;
   gateway::PromptCache* cache = nullptr;
+  const answer::AnswerFormat* format = nullptr;
 };
 
 struct BuiltPrompt {
@@ -37,7 +39,10 @@ struct BuiltPrompt {
 };
 
 // Texts of special tokens in system, user and tool strings, tools and template
-// arguments never become special tokens; those in the assistant's turns do.
+// arguments never become special tokens; those in the assistant's turns do. The
+// arguments of a call that broke off are text that is no JSON object; where the
+// template prints objects only, they become the value of a parameter
+// "arguments".
 ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
                                const PromptParts& parts);
 // A text prompt is tokenized as it is, special tokens included (and the bos
@@ -46,9 +51,9 @@ ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,
                                const PromptParts& parts);
 
 // The ids of a forced answer, written as the model would: reasoning in a
-// <think> block, tool calls as Hermes JSON in <tool_call>, the end-of-turn
-// token last ({"ids"} is taken as it is). 400 when the vocabulary lacks a token
-// it needs.
+// <think> block, tool calls in the syntax of its template (JSON where that has
+// none), the end-of-turn token last ({"ids"} is taken as it is). 400 when the
+// model has no reasoning and the answer has.
 ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
                                             const BuiltPrompt& prompt,
                                             const PromptParts& parts);

@@ -31,6 +31,7 @@ class Model {
     auto compiled = templates::ChatTemplate::Create(source, {});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     template_ = *std::move(compiled);
+    format_ = answer::LearnFormat(source, *template_);
     marks_ = templates::MessageMarks::Learn(*template_, *tokenizer_);
     protector_ =
         std::make_unique<gateway::SpecialProtector>(tokenizer_->added_texts());
@@ -46,8 +47,8 @@ class Model {
   }
 
   PromptParts parts() const {
-    return {template_.get(), tokenizer_.get(), &marks_, protector_.get(),
-            cache_.get()};
+    return {template_.get(),  tokenizer_.get(), &marks_,
+            protector_.get(), cache_.get(),     &format_};
   }
   const gateway::Tokenizer& tokenizer() const { return *tokenizer_; }
   const gateway::PromptCache& cache() const { return *cache_; }
@@ -64,6 +65,7 @@ class Model {
  private:
   std::unique_ptr<gateway::Tokenizer> tokenizer_;
   std::unique_ptr<templates::ChatTemplate> template_;
+  answer::AnswerFormat format_;
   templates::MessageMarks marks_;
   std::unique_ptr<gateway::SpecialProtector> protector_;
   std::unique_ptr<gateway::PromptCache> cache_;
@@ -252,7 +254,7 @@ std::string ForcedText(const Model& model, const std::string& json,
 }
 
 TEST(PromptTest, ForcedAnswersAreWrittenAsTheModelWould) {
-  const Model model(templates::testing::kChatMl);
+  const Model model(templates::testing::kThinkingChatMl);
   EXPECT_EQ(ForcedText(model, "\"Yes.\""), "Yes.<|im_end|>");
   EXPECT_EQ(ForcedText(model, "\"\""), "<|im_end|>");
   EXPECT_EQ(ForcedText(model, R"({"text":"t","reasoning":"r"})"),
@@ -295,10 +297,8 @@ TEST(PromptTest, ForcedIdsAreTakenAsTheyAre) {
   EXPECT_EQ(outside.error().param, "holdfast.force.ids");
 }
 
-TEST(PromptTest, ForcedReasoningNeedsItsTokens) {
-  const Model model(
-      templates::testing::kChatMl,
-      ByteTokenizerSpec({"<|im_start|>", "<|im_end|>"}, "<|im_end|>"));
+TEST(PromptTest, ForcedReasoningNeedsATemplateThatHasIt) {
+  const Model model(templates::testing::kChatMl);
   const auto ids =
       ForcedIds(ForceOf(R"({"reasoning":"r"})"), {}, model.parts());
   ASSERT_FALSE(ids.ok());

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t kMaxTopLogprobs = 20;
 constexpr std::size_t kMaxTemplateArguments = 64;
 constexpr std::size_t kMaxSessionBytes = 512;
+constexpr std::size_t kMaxEffortBytes = 64;
 constexpr std::uint64_t kSafeIntegers = (std::uint64_t{1} << 53) - 1;
 
 void ParseChatLogprobs(Fields* fields, ChatRequest* request) {
@@ -78,6 +79,24 @@ void ParseTemplateArguments(Fields* fields, ChatRequest* request) {
   request->template_kwargs = *arguments;
 }
 
+// Switches that are variables of templates; chat_template_kwargs wins.
+void ParseThinking(Fields* fields, ChatRequest* request) {
+  Json& variables = request->template_kwargs;
+  const auto set = [&variables](const char* name, Json value) {
+    if (!variables.contains(name)) variables[name] = std::move(value);
+  };
+  if (fields->Find("enable_thinking") != nullptr) {
+    bool enable = false;
+    fields->Bool("enable_thinking", &enable);
+    set("enable_thinking", enable);
+  }
+  std::string effort;
+  fields->String("reasoning_effort", kMaxEffortBytes, &effort);
+  if (effort.empty()) return;
+  set("reasoning_effort", effort);
+  if (effort == "none") set("enable_thinking", false);
+}
+
 // One prompt: text, token ids, or an array that holds one of these.
 void ParsePrompt(Fields* fields, std::uint32_t vocab_size,
                  std::optional<ApiError>* error, CompletionRequest* request) {
@@ -122,6 +141,8 @@ ApiOr<ChatRequest> ParseChatRequest(const Json& body,
   ParseChatLogprobs(&fields, &request);
   ParseTools(&fields, &request);
   ParseTemplateArguments(&fields, &request);
+  ParseThinking(&fields, &request);
+  fields.Bool("parallel_tool_calls", &request.parallel_tool_calls);
   if (error) return *std::move(error);
   ApiOr<Json> messages = ParseMessages(body);
   if (!messages.ok()) return messages.error();

@@ -71,6 +71,7 @@ struct ChatRequest : CommonRequest {
   // string when that is no JSON object), tool_call_id.
   Json messages = Json::array();
   Json tools;  // function tools, or null (none, or tool_choice "none")
+  bool parallel_tool_calls = true;  // false: at most one
   Json template_kwargs = Json::object();
 };
 

@@ -262,6 +262,34 @@ TEST(RequestTest, ToolsGoAsWrittenAndOthersAreLeftOut) {
                 "tools[0].function.name");
 }
 
+TEST(RequestTest, SwitchesOfThinkingAreTemplateVariables) {
+  const auto variables = [](const std::string& fields) {
+    return GoodChat(fields).template_kwargs.dump();
+  };
+  EXPECT_EQ(variables(R"("enable_thinking":false)"),
+            R"({"enable_thinking":false})");
+  EXPECT_EQ(variables(R"("reasoning_effort":"low")"),
+            R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"("reasoning_effort":"none")"),
+            R"({"reasoning_effort":"none","enable_thinking":false})");
+  EXPECT_EQ(variables(R"("reasoning_effort":"none","enable_thinking":true)"),
+            R"({"enable_thinking":true,"reasoning_effort":"none"})");
+  EXPECT_EQ(variables(R"("reasoning_effort":"high","enable_thinking":true,
+                         "chat_template_kwargs":{"enable_thinking":false,
+                                                 "reasoning_effort":1})"),
+            R"({"enable_thinking":false,"reasoning_effort":1})");
+  EXPECT_EQ(variables(R"("reasoning_effort":null,"enable_thinking":null)"),
+            "{}");
+  ExpectRefused(R"("enable_thinking":"no")", "enable_thinking");
+  ExpectRefused(R"("reasoning_effort":3)", "reasoning_effort");
+}
+
+TEST(RequestTest, ParallelToolCalls) {
+  EXPECT_TRUE(GoodChat("").parallel_tool_calls);
+  EXPECT_FALSE(GoodChat(R"("parallel_tool_calls":false)").parallel_tool_calls);
+  ExpectRefused(R"("parallel_tool_calls":0)", "parallel_tool_calls");
+}
+
 TEST(RequestTest, HoldfastFieldsAreStrict) {
   EXPECT_EQ(GoodChat(R"("holdfast":{"cache":"bypass"})").cache_mode,
             CacheMode::kBypass);

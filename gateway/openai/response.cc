@@ -11,7 +11,15 @@ namespace holdfast::openai {
 namespace {
 
 const char* Name(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kToolCalls:
+      return "tool_calls";
+  }
+  return "stop";
 }
 
 std::string Hex(std::string_view bytes) {
@@ -49,6 +57,28 @@ Json StreamHead(const AnswerHead& head, const char* object,
   return chunk;
 }
 
+Json Function(const std::string& name, const std::string& arguments) {
+  return {{"name", name}, {"arguments", arguments}};
+}
+
+Json Message(const AnswerHead& head, const Answer& answer) {
+  const bool other = !answer.reasoning.empty() || !answer.tool_calls.empty();
+  Json message = {{"role", "assistant"}};
+  message["content"] =
+      answer.text.empty() && other ? Json(nullptr) : Json(answer.text);
+  if (!answer.reasoning.empty()) {
+    message["reasoning_content"] = answer.reasoning;
+  }
+  for (std::size_t i = 0; i < answer.tool_calls.size(); ++i) {
+    const ToolCall& call = answer.tool_calls[i];
+    message["tool_calls"].push_back(
+        {{"id", ToolCallId(head.id, i)},
+         {"type", "function"},
+         {"function", Function(call.name, call.arguments)}});
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string ChatId(std::uint64_t random_high, std::uint64_t random_low) {
@@ -57,6 +87,13 @@ std::string ChatId(std::uint64_t random_high, std::uint64_t random_low) {
 
 std::string CompletionId(std::uint64_t random_high, std::uint64_t random_low) {
   return fmt::format("cmpl-{:016x}{:016x}", random_high, random_low);
+}
+
+std::string ToolCallId(std::string_view chat_id, std::size_t index) {
+  constexpr std::size_t kRandom = 20;
+  const std::size_t begin = chat_id.size() - std::min(chat_id.size(), kRandom);
+  return fmt::format("call_{}{:04x}", std::string(chat_id.substr(begin)),
+                     index);
 }
 
 std::string SystemFingerprint(std::string_view fingerprint) {
@@ -93,18 +130,23 @@ Json HoldfastJson(const HoldfastReport& report) {
 }
 
 Json UsageJson(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens",
-           std::uint64_t{usage.prompt_tokens} + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Json json = {
+      {"prompt_tokens", usage.prompt_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"total_tokens",
+       std::uint64_t{usage.prompt_tokens} + usage.completion_tokens},
+      {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.reasoning_tokens) {
+    json["completion_tokens_details"] = {
+        {"reasoning_tokens", *usage.reasoning_tokens}};
+  }
+  return json;
 }
 
 Json ChatCompletion(const AnswerHead& head, const Answer& answer) {
   Json body = Head(head, "chat.completion");
-  Json message = {{"role", "assistant"}, {"content", answer.text}};
   body["choices"] =
-      Choice(std::move(message), "message",
+      Choice(Message(head, answer), "message",
              answer.logprobs ? ChatLogprobs(*answer.logprobs) : Json(nullptr),
              Name(answer.finish));
   body["usage"] = UsageJson(answer.usage);
@@ -126,13 +168,41 @@ Json ChatChunks::Role() const {
   return chunk;
 }
 
-Json ChatChunks::Content(const std::string& text,
-                         const std::vector<TokenLogprobs>* logprobs) const {
+Json ChatChunks::Delta(Json delta,
+                       const std::vector<TokenLogprobs>* logprobs) const {
   Json chunk = Chunk();
   chunk["choices"] = Choice(
-      {{"content", text}}, "delta",
+      std::move(delta), "delta",
       logprobs != nullptr ? ChatLogprobs(*logprobs) : Json(nullptr), nullptr);
   return chunk;
+}
+
+Json ChatChunks::Content(const std::string& text,
+                         const std::vector<TokenLogprobs>* logprobs) const {
+  return Delta({{"content", text}}, logprobs);
+}
+
+Json ChatChunks::Reasoning(const std::string& text,
+                           const std::vector<TokenLogprobs>* logprobs) const {
+  return Delta({{"reasoning_content", text}}, logprobs);
+}
+
+Json ChatChunks::ToolCallStart(
+    std::size_t index, const std::string& name,
+    const std::vector<TokenLogprobs>* logprobs) const {
+  Json call = {{"index", index},
+               {"id", ToolCallId(head_.id, index)},
+               {"type", "function"},
+               {"function", Function(name, "")}};
+  return Delta({{"tool_calls", Json::array({std::move(call)})}}, logprobs);
+}
+
+Json ChatChunks::ToolCallArguments(
+    std::size_t index, const std::string& text,
+    const std::vector<TokenLogprobs>* logprobs) const {
+  Json call = {{"index", index}};
+  call["function"]["arguments"] = text;
+  return Delta({{"tool_calls", Json::array({std::move(call)})}}, logprobs);
 }
 
 Json ChatChunks::Finish(FinishReason reason,

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_OPENAI_RESPONSE_H_
 #define HOLDFAST_GATEWAY_OPENAI_RESPONSE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,13 +28,17 @@ std::string ChatId(std::uint64_t random_high, std::uint64_t random_low);
 std::string CompletionId(std::uint64_t random_high, std::uint64_t random_low);
 // "fp_" and the first 12 hex digits of the engine's fingerprint.
 std::string SystemFingerprint(std::string_view fingerprint);
+// "call_", 20 hex digits of a chat's id and the number of the call in it.
+std::string ToolCallId(std::string_view chat_id, std::size_t index);
 
-enum class FinishReason { kStop, kLength };
+enum class FinishReason { kStop, kLength, kToolCalls };
 
 struct Usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
   std::uint32_t cached_tokens = 0;
+  // Set where the model's answers have reasoning.
+  std::optional<std::uint32_t> reasoning_tokens;
 };
 
 // A token's bytes need not be UTF-8 by themselves.
@@ -74,8 +79,15 @@ struct HoldfastReport {
 Json HoldfastJson(const HoldfastReport& report);
 Json UsageJson(const Usage& usage);
 
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // JSON, as far as the model wrote it
+};
+
 struct Answer {
   std::string text;
+  std::string reasoning;             // chats only
+  std::vector<ToolCall> tool_calls;  // chats only
   FinishReason finish = FinishReason::kStop;
   std::optional<std::vector<TokenLogprobs>> logprobs;  // set when asked for
   Usage usage;
@@ -83,21 +95,31 @@ struct Answer {
 };
 
 // --- /v1/chat/completions -------------------------------------------------
+// A message without text has null content where it has something else.
 Json ChatCompletion(const AnswerHead& head, const Answer& answer);
-// Streaming, in this order: one role chunk, content chunks, one finish chunk
-// (with the holdfast object), a usage chunk when include_usage is set, then
-// [DONE]. With include_usage every other chunk says "usage": null.
+// Streaming, in this order: one role chunk, chunks of reasoning, content and
+// tool calls (of each call one with its name, then its arguments in pieces),
+// one finish chunk (with the holdfast object), a usage chunk when include_usage
+// is set, then [DONE]. With include_usage every other chunk says "usage": null.
 class ChatChunks {
  public:
   ChatChunks(AnswerHead head, bool include_usage);
   Json Role() const;
+  // Log-probabilities may come with any of these; null: none.
   Json Content(const std::string& text,
                const std::vector<TokenLogprobs>* logprobs) const;
+  Json Reasoning(const std::string& text,
+                 const std::vector<TokenLogprobs>* logprobs) const;
+  Json ToolCallStart(std::size_t index, const std::string& name,
+                     const std::vector<TokenLogprobs>* logprobs) const;
+  Json ToolCallArguments(std::size_t index, const std::string& text,
+                         const std::vector<TokenLogprobs>* logprobs) const;
   Json Finish(FinishReason reason, const HoldfastReport& report) const;
   Json UsageOnly(const Usage& usage) const;
 
  private:
   Json Chunk() const;
+  Json Delta(Json delta, const std::vector<TokenLogprobs>* logprobs) const;
   AnswerHead head_;
   bool include_usage_;
 };

@@ -31,7 +31,7 @@ HoldfastReport Report() {
 Answer MakeAnswer() {
   Answer answer;
   answer.text = "Hi";
-  answer.usage = {10, 2, 7};
+  answer.usage = {10, 2, 7, {}};
   answer.holdfast = Report();
   return answer;
 }
@@ -83,9 +83,54 @@ TEST(ResponseTest, ChatChunks) {
                 kReport + "}");
 }
 
+TEST(ResponseTest, MessageOfReasoningAndToolCalls) {
+  Answer answer = MakeAnswer();
+  answer.text = "";
+  answer.reasoning = "hm";
+  EXPECT_EQ(Dump(ChatCompletion(Head(), answer)["choices"][0]["message"]),
+            R"({"role":"assistant","content":null,"reasoning_content":"hm"})");
+  answer.reasoning = "";
+  answer.tool_calls = {{"f", R"({"a": 1})"}, {"g", "{}"}};
+  answer.finish = FinishReason::kToolCalls;
+  answer.usage.reasoning_tokens = 0;
+  const Json body = ChatCompletion(Head(), answer);
+  EXPECT_EQ(
+      Dump(body["choices"]),
+      R"([{"index":0,"message":{"role":"assistant","content":null,)"
+      R"("tool_calls":[{"id":"call_00010000000000000abc0000","type":"function",)"
+      R"("function":{"name":"f","arguments":"{\"a\": 1}"}},)"
+      R"({"id":"call_00010000000000000abc0001","type":"function",)"
+      R"("function":{"name":"g","arguments":"{}"}}]},"logprobs":null,)"
+      R"("finish_reason":"tool_calls"}])");
+  EXPECT_EQ(Dump(body["usage"]["completion_tokens_details"]),
+            R"({"reasoning_tokens":0})");
+  answer.text = "Hi";
+  EXPECT_EQ(ChatCompletion(Head(), answer)["choices"][0]["message"]["content"],
+            "Hi");
+}
+
+TEST(ResponseTest, ChunksOfReasoningAndToolCalls) {
+  const ChatChunks chunks(Head(), false);
+  const auto delta = [](const Json& chunk) {
+    return Dump(chunk["choices"][0]["delta"]);
+  };
+  EXPECT_EQ(delta(chunks.Reasoning("h", nullptr)),
+            R"({"reasoning_content":"h"})");
+  EXPECT_EQ(delta(chunks.ToolCallStart(1, "f", nullptr)),
+            R"({"tool_calls":[{"index":1,"id":"call_00010000000000000abc0001",)"
+            R"("type":"function","function":{"name":"f","arguments":""}}]})");
+  EXPECT_EQ(delta(chunks.ToolCallArguments(1, "{\"", nullptr)),
+            R"({"tool_calls":[{"index":1,"function":{"arguments":"{\""}}]})");
+  const std::vector<TokenLogprobs> logprobs = Logprobs();
+  EXPECT_TRUE(chunks
+                  .ToolCallArguments(
+                      0, "", &logprobs)["choices"][0]["logprobs"]["content"]
+                  .is_array());
+}
+
 TEST(ResponseTest, UsageChunkHasNoChoicesAndTheOthersANullUsage) {
   const ChatChunks chunks(Head(), true);
-  EXPECT_EQ(Dump(chunks.UsageOnly({10, 2, 7})),
+  EXPECT_EQ(Dump(chunks.UsageOnly({10, 2, 7, {}})),
             std::string(kChunkHead) + R"([],"usage":)" + kUsage + "}");
   for (const Json& chunk : {chunks.Role(), chunks.Content("x", nullptr),
                             chunks.Finish(FinishReason::kStop, Report())}) {
@@ -140,7 +185,7 @@ TEST(ResponseTest, CompletionChunksCountTextOffsets) {
   EXPECT_EQ(
       Dump(finish["choices"]),
       R"([{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}])");
-  EXPECT_EQ(Dump(chunks.UsageOnly({10, 2, 7})["choices"]), "[]");
+  EXPECT_EQ(Dump(chunks.UsageOnly({10, 2, 7, {}})["choices"]), "[]");
 }
 
 TEST(ResponseTest, DebugFieldsAndSeed) {

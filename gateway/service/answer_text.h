@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gateway/answer/answer_parser.h"
+#include "gateway/answer/piece.h"
 #include "gateway/openai/request.h"
 #include "gateway/openai/response.h"
 #include "gateway/openai/stop_filter.h"
@@ -15,36 +17,47 @@
 
 namespace holdfast::gateway {
 
-// Whole characters, nothing from a stop string on, no end-of-turn token. The
-// tokenizer must outlive it. Not thread-safe.
+// Whole characters, nothing from a stop string on, no end-of-turn token, taken
+// apart into reasoning, text and tool calls. The tokenizer must outlive it. Not
+// thread-safe.
 class AnswerText {
  public:
-  // What can be sent now. Log-probabilities (when asked for) come with the text
-  // that their token completes.
-  struct Piece {
-    std::string text;
+  // What can be sent now. Log-probabilities (when asked for) come with the
+  // pieces that their token completes.
+  struct Part {
+    std::vector<answer::Piece> pieces;
     std::vector<openai::TokenLogprobs> logprobs;
   };
 
-  AnswerText(const Tokenizer& tokenizer, const openai::CommonRequest& request);
+  AnswerText(const Tokenizer& tokenizer, const openai::CommonRequest& request,
+             answer::AnswerParser parser);
 
-  Piece Add(const v1::Tokens& tokens);
+  Part Add(const v1::Tokens& tokens);
   // After the last token: what was kept back.
-  Piece Finish();
+  Part Finish();
 
   // Everything the engine sampled, end-of-turn token included.
   const std::vector<std::uint32_t>& ids() const { return ids_; }
+  // How many of them came before the reasoning's end.
+  std::uint32_t reasoning_tokens() const { return reasoning_tokens_; }
+  bool has_calls() const { return has_calls_; }
 
  private:
   openai::TokenLogprobs Logprobs(const v1::OutputToken& token) const;
+  std::string TextOf(std::uint32_t id);
+  void Parsed(std::vector<answer::Piece> pieces, Part* part);
 
   const Tokenizer& tokenizer_;
   const bool ignore_eos_;
   const bool want_logprobs_;
   StreamDecoder decoder_;
   openai::StopFilter filter_;
+  answer::AnswerParser parser_;
   std::vector<std::uint32_t> ids_;
+  std::uint32_t reasoning_tokens_ = 0;
+  bool has_calls_ = false;
   std::vector<openai::TokenLogprobs> waiting_;  // for their text
+  std::vector<openai::TokenLogprobs> in_text_;  // for a piece
 };
 
 }  // namespace holdfast::gateway

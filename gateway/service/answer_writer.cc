@@ -73,39 +73,75 @@ asio::awaitable<absl::Status> AnswerWriter::KeepAlive() {
   co_return co_await Event(std::string(kKeepAlive));
 }
 
-asio::awaitable<absl::Status> AnswerWriter::Add(AnswerText::Piece piece) {
+openai::Json AnswerWriter::Chunk(
+    const answer::Piece& piece,
+    const std::vector<openai::TokenLogprobs>* logprobs) {
+  auto* const chat = std::get_if<openai::ChatChunks>(&chunks_);
+  if (chat == nullptr) {
+    return std::get<openai::CompletionChunks>(chunks_).Text(piece.text,
+                                                            logprobs);
+  }
+  switch (piece.kind) {
+    case answer::PieceKind::kReasoning:
+      return chat->Reasoning(piece.text, logprobs);
+    case answer::PieceKind::kCall:
+      return chat->ToolCallStart(calls_++, piece.text, logprobs);
+    case answer::PieceKind::kArguments:
+      return chat->ToolCallArguments(calls_ - 1, piece.text, logprobs);
+    default:
+      return chat->Content(piece.text, logprobs);
+  }
+}
+
+void AnswerWriter::Keep(AnswerText::Part part) {
+  for (answer::Piece& piece : part.pieces) {
+    switch (piece.kind) {
+      case answer::PieceKind::kReasoning:
+        whole_.reasoning += piece.text;
+        break;
+      case answer::PieceKind::kCall:
+        whole_.tool_calls.push_back({std::move(piece.text), ""});
+        break;
+      case answer::PieceKind::kArguments:
+        whole_.tool_calls.back().arguments += piece.text;
+        break;
+      default:
+        whole_.text += piece.text;
+    }
+  }
+  if (!whole_.logprobs) whole_.logprobs.emplace();
+  std::move(part.logprobs.begin(), part.logprobs.end(),
+            std::back_inserter(*whole_.logprobs));
+}
+
+asio::awaitable<absl::Status> AnswerWriter::Add(AnswerText::Part part) {
   if (!stream_) {
-    whole_.text += piece.text;
-    std::move(piece.logprobs.begin(), piece.logprobs.end(),
-              std::back_inserter(whole_.logprobs));
+    Keep(std::move(part));
     co_return absl::OkStatus();
   }
-  if (piece.text.empty() && piece.logprobs.empty()) co_return absl::OkStatus();
-  const auto* logprobs = piece.logprobs.empty() ? nullptr : &piece.logprobs;
-  std::string event;
-  if (auto* chat = std::get_if<openai::ChatChunks>(&chunks_)) {
-    event = openai::SseData(chat->Content(piece.text, logprobs));
-  } else {
-    event = openai::SseData(
-        std::get<openai::CompletionChunks>(chunks_).Text(piece.text, logprobs));
+  if (part.pieces.empty() && part.logprobs.empty()) co_return absl::OkStatus();
+  if (part.pieces.empty()) part.pieces.emplace_back();  // for them alone
+  const auto* logprobs = part.logprobs.empty() ? nullptr : &part.logprobs;
+  std::string events;
+  for (const answer::Piece& piece : part.pieces) {
+    events += openai::SseData(Chunk(piece, logprobs));
+    logprobs = nullptr;
   }
-  co_return co_await Event(std::move(event));
+  co_return co_await Event(std::move(events));
 }
 
 asio::awaitable<absl::Status> AnswerWriter::Finish(
     openai::FinishReason reason, openai::Usage usage,
     openai::HoldfastReport report, bool with_logprobs) {
   if (!stream_) {
-    openai::Answer answer;
-    answer.text = std::move(whole_.text);
-    answer.finish = reason;
-    if (with_logprobs) answer.logprobs = std::move(whole_.logprobs);
-    answer.usage = usage;
-    answer.holdfast = std::move(report);
+    whole_.finish = reason;
+    if (!with_logprobs) whole_.logprobs.reset();
+    whole_.usage = usage;
+    whole_.holdfast = std::move(report);
     http::Response response =
         JsonResponse(200, endpoint_ == Endpoint::kChat
-                              ? openai::ChatCompletion(head_, answer)
-                              : openai::Completion(head_, answer));
+                              ? openai::ChatCompletion(head_, whole_)
+                              : openai::Completion(head_, whole_));
     co_await Send(exchange_, record_, std::move(response));
     co_return absl::OkStatus();
   }

@@ -3,10 +3,12 @@
 #define HOLDFAST_GATEWAY_SERVICE_ANSWER_WRITER_H_
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "boost/asio/awaitable.hpp"
@@ -37,7 +39,7 @@ class AnswerWriter {
   SteadyTime SilentUntil() const;
   // Sends a comment line when the stream has been silent for that long.
   boost::asio::awaitable<absl::Status> KeepAlive();
-  boost::asio::awaitable<absl::Status> Add(AnswerText::Piece piece);
+  boost::asio::awaitable<absl::Status> Add(AnswerText::Part part);
   boost::asio::awaitable<absl::Status> Finish(openai::FinishReason reason,
                                               openai::Usage usage,
                                               openai::HoldfastReport report,
@@ -47,6 +49,10 @@ class AnswerWriter {
 
  private:
   boost::asio::awaitable<absl::Status> Event(std::string text);
+  // The chunk of a piece; log-probabilities may be null.
+  openai::Json Chunk(const answer::Piece& piece,
+                     const std::vector<openai::TokenLogprobs>* logprobs);
+  void Keep(AnswerText::Part part);
 
   http::Exchange& exchange_;
   RequestRecord& record_;
@@ -58,7 +64,8 @@ class AnswerWriter {
   std::variant<openai::ChatChunks, openai::CompletionChunks> chunks_;
   bool begun_ = false;
   SteadyTime last_sent_;
-  AnswerText::Piece whole_;  // when not streamed
+  openai::Answer whole_;   // when not streamed
+  std::size_t calls_ = 0;  // begun in the stream
 };
 
 }  // namespace holdfast::gateway

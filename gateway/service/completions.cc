@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "boost/asio/awaitable.hpp"
+#include "gateway/answer/answer_parser.h"
 #include "gateway/openai/error.h"
 #include "gateway/openai/json.h"
 #include "gateway/openai/response.h"
@@ -80,6 +81,7 @@ class Run {
   openai::CommonRequest common_;
   std::optional<std::uint64_t> seed_;
   std::vector<std::uint32_t> prompt_ids_;  // debug engines only
+  answer::AnswerFormat format_;
   std::optional<AnswerText> text_;
   std::optional<AnswerWriter> writer_;
 };
@@ -153,7 +155,11 @@ asio::awaitable<bool> Run::Generate(Prepared prepared, bool last) {
     prompt_ids_.assign(prepared.request.prompt_ids().begin(),
                        prepared.request.prompt_ids().end());
   }
-  text_.emplace(view_.model->tokenizer(), common_);
+  const bool chat = endpoint_ == Endpoint::kChat;
+  format_ = chat ? view_.model->format() : answer::AnswerFormat();
+  text_.emplace(view_.model->tokenizer(), common_,
+                answer::AnswerParser(format_, chat && prepared.in_reasoning,
+                                     std::move(prepared.tools)));
   writer_.emplace(exchange_, record_, endpoint_, MakeHead(), common_.stream,
                   common_.include_usage,
                   std::chrono::milliseconds(app_.config.sse_keep_alive_ms));
@@ -214,8 +220,8 @@ asio::awaitable<bool> Run::Take(const v1::GenerateEvent& event) {
       record_.first_token_ms = record_.ElapsedMs();
     record_.output_tokens +=
         static_cast<std::uint32_t>(event.tokens().tokens_size());
-    AnswerText::Piece piece = text_->Add(event.tokens());
-    status = co_await writer_->Add(std::move(piece));
+    AnswerText::Part part = text_->Add(event.tokens());
+    status = co_await writer_->Add(std::move(part));
   }
   if (status.ok()) status = co_await writer_->KeepAlive();
   co_return !status.ok();
@@ -237,17 +243,21 @@ asio::awaitable<void> Run::Finished(const v1::Finished& finished) {
     co_return;
   }
   absl::Status status = co_await writer_->Begin();
-  AnswerText::Piece rest = text_->Finish();
+  AnswerText::Part rest = text_->Finish();
   if (status.ok()) status = co_await writer_->Add(std::move(rest));
   if (!status.ok()) co_return;
-  const openai::Usage usage{.prompt_tokens = finished.prompt_tokens(),
-                            .completion_tokens = finished.output_tokens(),
-                            .cached_tokens = record_.cached_tokens};
+  openai::Usage usage{.prompt_tokens = finished.prompt_tokens(),
+                      .completion_tokens = finished.output_tokens(),
+                      .cached_tokens = record_.cached_tokens,
+                      .reasoning_tokens = std::nullopt};
+  if (format_.reasoning) usage.reasoning_tokens = text_->reasoning_tokens();
   openai::HoldfastReport report = Report(finished);
-  (void)co_await writer_->Finish(
-      finished.reason() == v1::Finished::LENGTH ? openai::FinishReason::kLength
-                                                : openai::FinishReason::kStop,
-      usage, std::move(report), common_.top_logprobs.has_value());
+  auto reason = openai::FinishReason::kStop;
+  if (text_->has_calls()) reason = openai::FinishReason::kToolCalls;
+  if (finished.reason() == v1::Finished::LENGTH)
+    reason = openai::FinishReason::kLength;
+  (void)co_await writer_->Finish(reason, usage, std::move(report),
+                                 common_.top_logprobs.has_value());
 }
 
 openai::HoldfastReport Run::Report(const v1::Finished& finished) const {

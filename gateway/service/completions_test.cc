@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/engine/testing/take.h"
 #include "gateway/service/testing/gateway_fixture.h"
 #include "gtest/gtest.h"
 
@@ -210,7 +211,7 @@ TEST_F(CompletionsTest, KeepAliveDuringPrefill) {
   auto went_on = go_on.get_future();
   engine_->SetGenerator([&](const auto&, auto&, auto& writer) {
     writer.Write(Progress(0, 100));
-    went_on.wait();
+    Take(std::move(went_on));
     writer.Write(Tokens({'x'}));
     writer.Write(Finished(v1::Finished::STOP, 0, 1, 1));
     return grpc::Status::OK;
@@ -231,7 +232,7 @@ TEST_F(CompletionsTest, HeadIsSentWhileQueued) {
   std::promise<void> go_on;
   auto went_on = go_on.get_future();
   engine_->SetGenerator([&](const auto&, auto&, auto& writer) {
-    went_on.wait();
+    Take(std::move(went_on));
     writer.Write(Refused(v1::Refused::DRAINING, "the engine stops", 0));
     return grpc::Status::OK;
   });
@@ -265,13 +266,13 @@ TEST_P(DisconnectTest, CancelsTheEngine) {
       });
   const auto client = Connect();
   client->SendRequest("POST", kChatPath, Chat({{"stream", stream}}).dump());
-  reached.get_future().wait();
+  Take(reached.get_future());
   if (half_close) {
     client->HalfClose();
   } else {
     client->Close();
   }
-  EXPECT_TRUE(cancelled.get_future().get());
+  EXPECT_TRUE(Take(cancelled.get_future()));
   // Others go on.
   Script({Tokens({'y'}), Finished(v1::Finished::STOP, 0, 1, 1)});
   EXPECT_EQ(Answer(Chat())["choices"][0]["message"]["content"], "y");
@@ -354,7 +355,7 @@ TEST_F(CompletionsTest, EngineThatDiesBeforeTheAnswer) {
   });
   const auto client = Connect();
   client->SendRequest("POST", kChatPath, Chat().dump());
-  reached.get_future().wait();
+  Take(reached.get_future());
   engine_->Kill();
   const RawResponse response = client->ReadResponse();
   EXPECT_EQ(response.status, 503);

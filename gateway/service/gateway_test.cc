@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "gateway/engine/testing/take.h"
 #include "gateway/service/testing/gateway_fixture.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -251,7 +252,7 @@ TEST_F(ServiceTest, DrainLetsAnswersEnd) {
   auto went_on = go_on.get_future();
   engine_->SetGenerator([&](const auto&, auto&, auto& writer) {
     writer.Write(Tokens(Bytes("one")));
-    went_on.wait();
+    Take(std::move(went_on));
     writer.Write(Tokens(Bytes("two")));
     writer.Write(Finished(v1::Finished::STOP, 0, 1, 6));
     return grpc::Status::OK;
@@ -270,7 +271,7 @@ TEST_F(ServiceTest, DrainLetsAnswersEnd) {
   EXPECT_NE(client->ReadUntil("[DONE]").find("two"), std::string::npos);
   client->ReadUntil("0\r\n\r\n");
   client->Close();
-  EXPECT_TRUE(drained.get());
+  EXPECT_TRUE(Take(std::move(drained)));
 }
 
 TEST_F(ServiceTest, DrainGivesUpAndCuts) {
@@ -287,7 +288,7 @@ TEST_F(ServiceTest, DrainGivesUpAndCuts) {
   client->ReadUntil("one\"");
   EXPECT_FALSE(gateway_->Drain([] { return true; }));
   gateway_.reset();
-  EXPECT_TRUE(cancelled.get_future().get());
+  EXPECT_TRUE(Take(cancelled.get_future()));
   EXPECT_EQ(client->ReadUntil("[DONE]").find("[DONE]"), std::string::npos);
 }
 

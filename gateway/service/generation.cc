@@ -1,5 +1,7 @@
 #include "gateway/service/generation.h"
 
+#include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -91,6 +93,18 @@ ApiOr<std::optional<openai::Force>> ChosenForce(
   return std::optional<openai::Force>(**found);
 }
 
+// What the answer of a chat is read with. A model that may make one call only
+// is stopped behind the first.
+void FillTools(openai::ChatRequest* request, const answer::AnswerFormat& format,
+               Prepared* prepared) {
+  if (request->tools.is_null()) return;
+  prepared->tools = std::make_shared<answer::Tools>(std::move(request->tools));
+  if (!request->parallel_tool_calls &&
+      format.calls != answer::CallSyntax::kNone) {
+    prepared->request.add_stop_strings(std::string(answer::kToolCallEnd));
+  }
+}
+
 template <typename Request>
 ApiOr<Prepared> Finish(const PrepareInput& input, Request request,
                        const std::optional<openai::Force>& force) {
@@ -114,6 +128,9 @@ ApiOr<Prepared> Finish(const PrepareInput& input, Request request,
     prepared.request.set_force(true);
     prepared.request.mutable_forced_ids()->Assign(ids->begin(), ids->end());
   }
+  prepared.in_reasoning = prompt->ends_in_reasoning;
+  if constexpr (std::is_same_v<Request, openai::ChatRequest>)
+    FillTools(&request, *parts.format, &prepared);
   prepared.common = std::move(static_cast<openai::CommonRequest&>(request));
   return prepared;
 }

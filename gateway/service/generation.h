@@ -3,9 +3,11 @@
 #define HOLDFAST_GATEWAY_SERVICE_GENERATION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "gateway/answer/tools.h"
 #include "gateway/engine/engine_link.h"
 #include "gateway/openai/debug_answers.h"
 #include "gateway/openai/error.h"
@@ -19,6 +21,8 @@ enum class Endpoint { kChat, kCompletion };
 struct Prepared {
   openai::CommonRequest common;
   v1::GenerateRequest request;
+  bool in_reasoning = false;                   // the prompt opens <think>
+  std::shared_ptr<const answer::Tools> tools;  // null: has none
 };
 
 struct PrepareInput {

@@ -23,6 +23,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ServedModel::Create(
                     std::string(compiled.status().message()));
     }
   }
+  const std::string template_source = spec.chat_template;
   auto tokenizer = Tokenizer::Create(std::move(spec));
   if (!tokenizer.ok()) return tokenizer.status();
   std::shared_ptr<ServedModel> model(
@@ -30,6 +31,9 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ServedModel::Create(
   if (model->chat_template_ != nullptr) {
     model->marks_ = templates::MessageMarks::Learn(*model->chat_template_,
                                                    *model->tokenizer_);
+    model->format_ =
+        answer::LearnFormat(template_source, *model->chat_template_);
+    spdlog::info("model {}: {}", name, answer::Describe(model->format_));
     if (!model->marks_.problem().empty())
       spdlog::warn("model {}: message marks: {}", name,
                    model->marks_.problem());
@@ -50,7 +54,8 @@ openai::PromptParts ServedModel::parts() const {
           .tokenizer = tokenizer_.get(),
           .marks = &marks_,
           .protector = &protector_,
-          .cache = cache_.get()};
+          .cache = cache_.get(),
+          .format = &format_};
 }
 
 }  // namespace holdfast::gateway

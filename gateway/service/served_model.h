@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "gateway/answer/answer_format.h"
 #include "gateway/openai/prompt.h"
 #include "gateway/template/chat_template.h"
 #include "gateway/template/message_marks.h"
@@ -28,6 +29,8 @@ class ServedModel {
       TokenizerSpec spec, const std::string& name);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  // How it writes the answers of chats.
+  const answer::AnswerFormat& format() const { return format_; }
   // Valid while the model lives.
   openai::PromptParts parts() const;
 
@@ -38,6 +41,7 @@ class ServedModel {
   const std::unique_ptr<const Tokenizer> tokenizer_;
   const std::unique_ptr<const templates::ChatTemplate> chat_template_;
   templates::MessageMarks marks_;
+  answer::AnswerFormat format_;
   const SpecialProtector protector_;
   const std::unique_ptr<PromptCache> cache_;
 };
