@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import tempfile
-import unittest
 from pathlib import Path
 
 from support import Answer, DaemonTest, bin_dir, main, paths
@@ -28,13 +27,12 @@ def template(name: str) -> str:
     return re.search(rf'{name}\[\] = R"j2\((.*?)\)j2"', source, re.DOTALL).group(1)
 
 
-class ToolsTest(DaemonTest):
-    TEMPLATE = ""
+class ToolLoop:
+    """The tests of both syntaxes; a DaemonTest besides."""
+    TEMPLATE: str
 
     @classmethod
     def setUpClass(cls) -> None:
-        if not cls.TEMPLATE:
-            raise unittest.SkipTest("what the classes below share")
         folder = Path(tempfile.mkdtemp(prefix="holdfast-tools-"))
         cls.addClassCleanup(shutil.rmtree, folder)
         model = folder / "model"
@@ -130,11 +128,11 @@ class ToolsTest(DaemonTest):
                              (whole.reasoning, whole.content))
 
 
-class JsonToolsTest(ToolsTest):
+class JsonToolsTest(ToolLoop, DaemonTest):
     TEMPLATE = "kJsonCalls"
 
 
-class XmlToolsTest(ToolsTest):
+class XmlToolsTest(ToolLoop, DaemonTest):
     TEMPLATE = "kXmlCalls"
 
     def test_thinking_off(self) -> None:
