@@ -8,6 +8,7 @@
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/test_sequence.h"
 #include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
 
@@ -36,10 +37,10 @@ void operator delete[](void* memory, std::size_t) noexcept {
 namespace holdfast::model {
 namespace {
 
-TEST(AllocationTest, ForwardMakesNone) {
+void ExpectNoAllocation(const testing::TinyModelOptions& tiny) {
   testing::TempFolder folder;
-  const std::string path = folder.File("model.gguf");
-  ASSERT_TRUE(testing::WriteTinyGguf({.layers = 1}, path).ok());
+  const std::string path = folder.File("model");
+  ASSERT_TRUE(testing::WriteTinyFolder(tiny, path).ok());
   auto backend = kernels::MakeHostBackend({.threads = 2});
   ASSERT_TRUE(backend.ok());
   LoadOptions options;
@@ -67,6 +68,13 @@ TEST(AllocationTest, ForwardMakesNone) {
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(after, before);
   EXPECT_GT(before, 0);
+}
+
+TEST(AllocationTest, ForwardMakesNone) {
+  for (const char* variant : {"tiny-llama", "tiny-qwen35", "tiny-qwen35-moe"}) {
+    SCOPED_TRACE(variant);
+    ExpectNoAllocation(*testing::TinyVariant(variant));
+  }
 }
 
 }  // namespace

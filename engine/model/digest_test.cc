@@ -51,6 +51,12 @@ constexpr Case kCases[] = {
     {"tiny-llama3", WeightType::kF32, StateType::kBF16, "51eb747c3d72bdcc"},
     {"tiny-qwen2", WeightType::kF32, StateType::kBF16, "555521d792279d7c"},
     {"tiny-qwen3", WeightType::kF32, StateType::kBF16, "0b77224b4dca077e"},
+    {"tiny-qwen35", WeightType::kF32, StateType::kBF16, "cafc6779868f36b6"},
+    {"tiny-qwen35", WeightType::kF32, StateType::kF32, "7d86e97fb6763dd9"},
+    {"tiny-qwen35", WeightType::kQ4_K, StateType::kBF16, "8e110942922cecda"},
+    {"tiny-qwen35-moe", WeightType::kF32, StateType::kBF16, "6662794d69b08f97"},
+    {"tiny-qwen3-next", WeightType::kBF16, StateType::kBF16,
+     "2199f032f1cd222b"},
 };
 
 // 64-bit FNV-1a.
@@ -71,12 +77,15 @@ class Digest {
   std::uint64_t value_ = 0xcbf29ce484222325u;
 };
 
+// A GGUF file where one can hold the model, or a folder.
+enum class Format { kGgufIfItCan, kFolder };
+
 // Of all logits, whole granules of rows, and sections.
 std::string DigestOf(const TinyModelOptions& tiny, StateType state_type,
-                     int threads) {
+                     int threads, Format format = Format::kGgufIfItCan) {
   testing::TempFolder folder;
   const std::string path = folder.File("model");
-  const auto written = testing::IsFolderOnly(tiny)
+  const auto written = format == Format::kFolder || testing::IsFolderOnly(tiny)
                            ? testing::WriteTinyFolder(tiny, path)
                            : testing::WriteTinyGguf(tiny, path);
   EXPECT_TRUE(written.ok()) << written.message();
@@ -117,6 +126,21 @@ TEST(DigestTest, EveryBuildGivesTheCommittedBits) {
   }
 }
 
+// The same numbers in three formats, as folder and as GGUF file.
+TEST(DigestTest, TheTinyHybridGivesTheCommittedBitsFromAnyStorage) {
+  constexpr char kDigest[] = "47b146bc3aa16296";
+  TinyModelOptions tiny = *testing::TinyVariant("tiny-hybrid");
+  tiny.coarse = true;
+  for (WeightType type :
+       {WeightType::kF32, WeightType::kBF16, WeightType::kQ8_0}) {
+    tiny.type = type;
+    EXPECT_EQ(DigestOf(tiny, StateType::kBF16, 2), kDigest)
+        << kernels::WeightTypeName(type);
+  }
+  tiny.type = WeightType::kBF16;
+  EXPECT_EQ(DigestOf(tiny, StateType::kBF16, 1, Format::kFolder), kDigest);
+}
+
 // Weights give the same answers in the file's storage and widened to floats.
 TEST(DigestTest, StorageOfWeightsChangesNothing) {
   for (WeightType type :
@@ -131,6 +155,15 @@ TEST(DigestTest, StorageOfWeightsChangesNothing) {
     EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
               DigestOf(widened, StateType::kBF16, 2))
         << kernels::WeightTypeName(type);
+  }
+  for (WeightType type : {WeightType::kQ4_1, WeightType::kQ6_K}) {
+    TinyModelOptions stored = *testing::TinyVariant("tiny-qwen35");
+    testing::SetType(type, &stored);
+    TinyModelOptions widened = stored;
+    widened.widened = true;
+    EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
+              DigestOf(widened, StateType::kBF16, 2))
+        << "hybrid, " << kernels::WeightTypeName(type);
   }
 }
 

@@ -197,6 +197,70 @@ TEST_F(FuzzTest, FolderOfF8) {
   EXPECT_GT(loads_, 50);
 }
 
+// Two layers, one of each kind, and the drafting head.
+testing::TinyModelOptions SmallestHybrid(testing::TinyModelOptions tiny) {
+  tiny.architecture = "qwen3_5";
+  tiny.layers = 2;
+  tiny.hybrid.attention_interval = 2;
+  tiny.hybrid.key_heads = 1;
+  tiny.hybrid.value_heads = 2;
+  tiny.hybrid.key_dim = 16;
+  tiny.hybrid.mtp_layers = 1;
+  return tiny;
+}
+
+TEST_F(FuzzTest, HybridGguf) {
+  const std::string path = folder_.File("model.gguf");
+  std::size_t header = 0;
+  const std::string good = testing::TinyGguf(SmallestHybrid(tiny_), &header);
+  ASSERT_TRUE(testing::WriteFile(path, good).ok());
+  TryLoad(path);
+  ASSERT_EQ(loads_, 1) << "the unbroken file must load";
+  CutShort(path, path);
+  const std::size_t keys = good.find("qwen35.block_count");
+  const std::size_t tokenizer = good.find("tokenizer.ggml.model");
+  ASSERT_LT(keys, tokenizer);
+  FlipBytes(path, tokenizer, path, keys);
+  const std::size_t tensors = good.find("blk.0.attn_norm.weight");
+  ASSERT_LT(tensors, header);
+  FlipBytes(path, header, path, tensors);
+  EXPECT_GT(errors_, 2000);
+  EXPECT_GT(loads_, 20);
+  errors_ = loads_ = 0;
+  Scribble(path, good.size() - header, path, good);
+  EXPECT_GT(errors_, 0);
+  EXPECT_GT(loads_, 0);
+}
+
+TEST_F(FuzzTest, HybridFolders) {
+  for (const char* architecture : {"qwen3_5", "qwen3_5_moe", "qwen3_next"}) {
+    SCOPED_TRACE(architecture);
+    errors_ = loads_ = 0;
+    testing::TinyModelOptions tiny = SmallestHybrid(tiny_);
+    tiny.architecture = architecture;
+    tiny.hybrid.nested = tiny.architecture == "qwen3_5_moe";
+    tiny.hybrid.experts = 2;
+    tiny.hybrid.top_k = 1;
+    const std::string path = folder_.File(architecture);
+    ASSERT_TRUE(testing::WriteTinyFolder(tiny, path).ok());
+    TryLoad(path);
+    ASSERT_EQ(loads_, 1) << "the unbroken folder must load";
+    const std::string config = path + "/config.json";
+    const std::string weights = path + "/model.safetensors";
+    CutShort(config, path);
+    FlipBytes(config, std::filesystem::file_size(config), path);
+    const std::string good = ReadFile(weights);
+    std::uint64_t header = 0;
+    std::memcpy(&header, good.data(), sizeof header);
+    const std::size_t gdn = good.find("linear_attn");
+    ASSERT_LT(gdn, header);
+    FlipBytes(weights, gdn + 8 * kTensorBytes, path, gdn);
+    Scribble(weights, good.size() - header - sizeof header, path, good);
+    EXPECT_GT(errors_, 2000);
+    EXPECT_GT(loads_, 50);
+  }
+}
+
 TEST_F(FuzzTest, Folder) {
   const std::string path = folder_.File("model");
   ASSERT_TRUE(testing::WriteTinyFolder(tiny_, path).ok());

@@ -110,7 +110,8 @@ std::string ShapeText(std::span<const std::int64_t> shape) {
 std::optional<std::size_t> TensorBytes(WeightType type,
                                        std::span<const std::int64_t> shape) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  if (shape.empty() || shape.size() > 4) return std::nullopt;
+  constexpr std::size_t kMaxDimensions = 8;
+  if (shape.empty() || shape.size() > kMaxDimensions) return std::nullopt;
   for (std::int64_t size : shape) {
     if (size < 1 || size > kMax) return std::nullopt;
   }

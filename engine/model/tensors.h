@@ -29,7 +29,7 @@ struct FileTensor {
 // "[576, 1536]"
 std::string ShapeText(std::span<const std::int64_t> shape);
 
-// Bytes of a tensor of this type and shape (1 to 4 positive dimensions, the
+// Bytes of a tensor of this type and shape (1 to 8 positive dimensions, the
 // last whole in the type's blocks); none when that is not so or overflows.
 std::optional<std::size_t> TensorBytes(kernels::WeightType type,
                                        std::span<const std::int64_t> shape);

@@ -68,13 +68,10 @@ std::size_t TailIndex(const TinyHybridOptions& shape, std::size_t i) {
   return (layer * kTail + tap) * channels + channel;
 }
 
-class Qwen35GoldenTest : public ::testing::TestWithParam<const char*> {
+class Qwen35GoldenTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string kind = GetParam();
-    options_ = *testing::TinyVariant(kind);
-    const std::string path = folder_.File(kind);
-    ASSERT_TRUE(testing::WriteTinyFolder(options_, path).ok());
+  void Load(const std::string& path, const TinyHybridOptions& shape) {
+    shape_ = shape;
     auto backend = kernels::MakeHostBackend({.threads = 2});
     ASSERT_TRUE(backend.ok()) << backend.status().message();
     backend_ = std::move(backend).value();
@@ -85,8 +82,6 @@ class Qwen35GoldenTest : public ::testing::TestWithParam<const char*> {
     auto loaded = LoadModel(path, *backend_, load);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     model_ = std::move(loaded->model);
-    cases_ = testing::ReadGolden("tests/golden/model/" + kind + ".golden");
-    ASSERT_FALSE(cases_.empty());
   }
 
   // Prefill in launches of `step` rows, all logits kept.
@@ -109,7 +104,6 @@ class Qwen35GoldenTest : public ::testing::TestWithParam<const char*> {
 
   void ExpectSections(const testing::GoldenCase& golden,
                       const testing::TestSequence& sequence) {
-    const TinyHybridOptions& shape = options_.hybrid;
     const auto number = [&](const char* section, std::size_t index) {
       float value;
       std::memcpy(&value, sequence.SectionData(section) + index * sizeof value,
@@ -119,10 +113,10 @@ class Qwen35GoldenTest : public ::testing::TestWithParam<const char*> {
     ASSERT_EQ(golden.sections.size(), 3u);
     testing::GoldenDifference state, tail, hidden;
     state.Add(golden.sections[0], [&](std::size_t i) {
-      return number(kGdnState, StateIndex(shape, i));
+      return number(kGdnState, StateIndex(shape_, i));
     });
     tail.Add(golden.sections[1], [&](std::size_t i) {
-      return number(kGdnConv, TailIndex(shape, i));
+      return number(kGdnConv, TailIndex(shape_, i));
     });
     hidden.Add(golden.sections[2],
                [&](std::size_t i) { return number(kHLast, i); });
@@ -131,34 +125,48 @@ class Qwen35GoldenTest : public ::testing::TestWithParam<const char*> {
     EXPECT_LE(hidden.relative(), kBound);
   }
 
-  testing::TempFolder folder_;
-  testing::TinyModelOptions options_;
+  // Every case of a golden file.
+  void ExpectGolden(const std::string& path) {
+    const auto cases = testing::ReadGolden(path);
+    ASSERT_FALSE(cases.empty()) << path;
+    const std::size_t vocab = model_->info().vocab_size;
+    for (const testing::GoldenCase& one : cases) {
+      SCOPED_TRACE(one.ids.size());
+      testing::TestSequence sequence(*model_, static_cast<int>(one.ids.size()),
+                                     std::byte{0xff});
+      const std::vector<float> logits = Forward(one.ids, kMaxRows, &sequence);
+      testing::GoldenDifference difference;
+      for (const testing::GoldenRow& row : one.rows) {
+        ASSERT_EQ(row.logits.values.size(),
+                  (vocab + row.logits.stride - 1) / row.logits.stride);
+        difference.Add(row.logits, [&](std::size_t i) {
+          return logits[row.position * vocab + i];
+        });
+      }
+      EXPECT_LE(difference.relative(), kBound);
+      ExpectSections(one, sequence);
+    }
+  }
+
+  TinyHybridOptions shape_;
   std::unique_ptr<kernels::Backend> backend_;
   std::unique_ptr<Model> model_;
-  std::vector<testing::GoldenCase> cases_;
 };
 
-TEST_P(Qwen35GoldenTest, MatchesTransformers) {
-  const std::size_t vocab = model_->info().vocab_size;
-  for (const testing::GoldenCase& one : cases_) {
-    SCOPED_TRACE(one.ids.size());
-    testing::TestSequence sequence(*model_, static_cast<int>(one.ids.size()),
-                                   std::byte{0xff});
-    const std::vector<float> logits = Forward(one.ids, kMaxRows, &sequence);
-    testing::GoldenDifference difference;
-    for (const testing::GoldenRow& row : one.rows) {
-      ASSERT_EQ(row.logits.values.size(),
-                (vocab + row.logits.stride - 1) / row.logits.stride);
-      difference.Add(row.logits, [&](std::size_t i) {
-        return logits[row.position * vocab + i];
-      });
-    }
-    EXPECT_LE(difference.relative(), kBound);
-    ExpectSections(one, sequence);
-  }
+class Qwen35KindTest : public Qwen35GoldenTest,
+                       public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Qwen35KindTest, MatchesTransformers) {
+  const std::string kind = GetParam();
+  const testing::TinyModelOptions options = *testing::TinyVariant(kind);
+  testing::TempFolder folder;
+  const std::string path = folder.File(kind);
+  ASSERT_TRUE(testing::WriteTinyFolder(options, path).ok());
+  ASSERT_NO_FATAL_FAILURE(Load(path, options.hybrid));
+  ExpectGolden("tests/golden/model/" + kind + ".golden");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Qwen35GoldenTest,
+INSTANTIATE_TEST_SUITE_P(Kinds, Qwen35KindTest,
                          ::testing::Values("tiny-qwen35", "tiny-qwen35-moe",
                                            "tiny-qwen3-next"),
                          [](const auto& info) {
@@ -166,6 +174,31 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Qwen35GoldenTest,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// A folder that transformers wrote, vision tower and all, and the GGUF file
+// that llama.cpp's converter made of it.
+TEST_F(Qwen35GoldenTest, FilesOfOtherProgramsAreOneModel) {
+  const std::string golden = "tests/golden/qwen35/folder.golden";
+  const TinyHybridOptions shape = {.key_dim = 16};
+  const auto cases = testing::ReadGolden(golden);
+  ASSERT_EQ(cases.size(), 1u);
+  std::vector<std::vector<float>> logits;
+  std::vector<std::string> sections;
+  for (const char* name : {"folder", "converted.gguf"}) {
+    SCOPED_TRACE(name);
+    ASSERT_NO_FATAL_FAILURE(
+        Load(std::string("tests/golden/qwen35/") + name, shape));
+    ExpectGolden(golden);
+    testing::TestSequence sequence(
+        *model_, static_cast<int>(cases[0].ids.size()), std::byte{0});
+    logits.push_back(Forward(cases[0].ids, kMaxRows, &sequence));
+    sections.push_back(sequence.SectionBytes());
+  }
+  EXPECT_EQ(std::memcmp(logits[0].data(), logits[1].data(),
+                        logits[0].size() * sizeof(float)),
+            0);
+  EXPECT_TRUE(sections[0] == sections[1]);
+}
 
 }  // namespace
 }  // namespace holdfast::model

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/testing/tiny_weights.h"
@@ -20,7 +21,8 @@ class TensorMaker {
   void Add(std::string name, std::string gguf_name,
            std::vector<std::int64_t> shape, float deviation, float mean = 0);
 
-  std::vector<TinyTensor> Take() { return std::move(tensors_); }
+  // What was added since the last call.
+  std::vector<TinyTensor> Take() { return std::exchange(tensors_, {}); }
 
  private:
   std::uint64_t seed_;

@@ -22,8 +22,7 @@ class Maker {
         maker_(options.seed) {}
 
   std::vector<TinyTensor> Make() {
-    const std::string model =
-        options_.hybrid.nested ? "model.language_model." : "model.";
+    const std::string model = "model.";
     constexpr float kEmbedding = 1, kTiedEmbedding = 0.25f, kHead = 2.5f;
     maker_.Add(model + "embed_tokens.weight", "token_embd.weight",
                {vocab_size_, hidden_},
@@ -39,10 +38,9 @@ class Maker {
       MakeLayer((i + 1) % options_.hybrid.attention_interval == 0);
     }
     MakeMtp();
-    if (options_.hybrid.nested) {  // a tower that text does not need
-      maker_.Add("model.visual.patch_embed.proj.weight", "v", {8, 8}, 1);
-    }
-    return maker_.Take();
+    std::vector<TinyTensor> tensors = maker_.Take();
+    if (options_.hybrid.nested) Nest(model, &tensors);
+    return tensors;
   }
 
  private:
@@ -138,6 +136,18 @@ class Maker {
     }
     for (int e = 0; e < experts; ++e) {
       MakeFeedForward("mlp.experts." + std::to_string(e) + ".", ffn);
+    }
+  }
+
+  // Names as inside a model with images, and a tower that text does not need.
+  void Nest(const std::string& model, std::vector<TinyTensor>* tensors) {
+    for (TinyTensor& tensor : *tensors) {
+      if (!tensor.name.starts_with(model)) continue;
+      tensor.name.insert(model.size(), "language_model.");
+    }
+    maker_.Add("model.visual.patch_embed.proj.weight", "", {8, 8}, 1);
+    for (TinyTensor& tensor : maker_.Take()) {
+      tensors->push_back(std::move(tensor));
     }
   }
 
