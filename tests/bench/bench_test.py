@@ -69,6 +69,24 @@ class ProgramTest(unittest.TestCase):
             self.assertGreater(kernel["rate"], 0)
             self.assertEqual(kernel["ratio"] > 0, kernel["floor"] != "")
 
+    def test_operations_of_a_model(self):
+        model = paths.resolve_model("tiny-qwen35-moe-hf", BIN_DIR).path
+        out = self.folder / "model.json"
+        ran = self.bench("model", "--model", model, "--threads", 1, "--prompt", 600,
+                         "--generate", 2, "--json", out)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        prefill, decode = json.loads(out.read_text())["speeds"]
+        for speed, steps in ((prefill, 2), (decode, 2)):
+            calls = {o["name"]: o["calls"] for o in speed["operations"]}
+            self.assertEqual(calls["GatedDeltaNet"], 3 * steps)
+            self.assertEqual(calls["Attention"], steps)
+            self.assertEqual(calls["MoeExperts"], 4 * steps)
+            self.assertEqual(calls["MatMul 263 x 64"], steps)
+            shares = [o["share"] for o in speed["operations"]]
+            self.assertEqual(shares, sorted(shares, reverse=True))
+            self.assertLessEqual(sum(shares), 1)
+            self.assertIn("GatedDeltaNet", ran.stdout)
+
     def test_model_that_is_not_there(self):
         ran = self.bench("model", "--model", self.folder / "none.gguf")
         self.assertEqual(ran.returncode, 1)

@@ -141,6 +141,23 @@ int Kernels(const KernelOptions& options, const std::string& json_file) {
   return EXIT_FAILURE;
 }
 
+// The operations of a test, each with its share of the test's time.
+json PrintOperations(const ModelSpeed& speed) {
+  const double seconds = speed.tokens / speed.tokens_per_s;
+  json operations = json::array();
+  for (const OperationTime& operation : speed.operations) {
+    const double share = operation.seconds / seconds;
+    fmt::print("    {:<32} {:>7} calls {:>10.3f} ms {:>6.1f} %\n",
+               operation.name, operation.calls, 1e3 * operation.seconds,
+               100 * share);
+    operations.push_back({{"name", operation.name},
+                          {"calls", operation.calls},
+                          {"ms", 1e3 * operation.seconds},
+                          {"share", share}});
+  }
+  return operations;
+}
+
 int Model(const ModelBenchOptions& options, const std::string& json_file) {
   const double load = Load();
   const auto bench = RunModelBench(options);
@@ -157,7 +174,8 @@ int Model(const ModelBenchOptions& options, const std::string& json_file) {
     speeds.push_back({{"test", speed.test},
                       {"tokens", speed.tokens},
                       {"depth", speed.depth},
-                      {"tokens_per_s", speed.tokens_per_s}});
+                      {"tokens_per_s", speed.tokens_per_s},
+                      {"operations", PrintOperations(speed)}});
   }
   const json report = {{"model", bench->model}, {"backend", bench->backend},
                        {"cpu", CpuName()},      {"threads", options.threads},
@@ -184,7 +202,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   kernels->add_option("--filter", kernel_options.filter,
                       "regular expression for the kernels' names");
-  auto* model = app.add_subcommand("model", "a model file in tokens a second");
+  auto* model = app.add_subcommand("model",
+                                   "a model file in tokens a second, and what "
+                                   "of the time each operation takes");
   model->add_option("--model", model_options.file)->required();
   model->add_option("--threads", model_options.threads)
       ->check(CLI::PositiveNumber)

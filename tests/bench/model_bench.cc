@@ -10,6 +10,7 @@
 #include "engine/pool/block_table.h"
 #include "kernels/host/host_backend.h"
 #include "kernels/host/memory.h"
+#include "tests/bench/timed_backend.h"
 
 namespace holdfast::bench {
 namespace {
@@ -27,7 +28,8 @@ class Runner {
     auto backend = kernels::MakeHostBackend({.threads = options.threads});
     if (!backend.ok()) return engine::ToAbslStatus(backend.status());
     runner->backend_ = *std::move(backend);
-    auto loaded = model::LoadModel(options.file, *runner->backend_,
+    runner->timed_ = std::make_unique<TimedBackend>(runner->backend_.get());
+    auto loaded = model::LoadModel(options.file, *runner->timed_,
                                    {.max_rows = kStepRows});
     if (!loaded.ok()) return engine::ToAbslStatus(loaded.status());
     runner->model_ = std::move(loaded->model);
@@ -43,6 +45,7 @@ class Runner {
   // Forwards `count` tokens from `position` on, `step` at a time; logits for
   // the last of each step. Returns the seconds.
   absl::StatusOr<double> Forward(int position, int count, int step) {
+    timed_->Reset();
     const auto start = std::chrono::steady_clock::now();
     for (const int end = position + count; position < end; position += step) {
       std::vector<std::int32_t> ids(std::min(step, end - position));
@@ -62,6 +65,21 @@ class Runner {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() -
                                          start)
         .count();
+  }
+
+  // Forward as a test's measurement.
+  absl::StatusOr<ModelSpeed> Measure(const char* test, int position, int count,
+                                     int step) {
+    const auto seconds = Forward(position, count, step);
+    if (!seconds.ok()) return seconds.status();
+    ModelSpeed speed = {test, count, position, count / *seconds, {}};
+    for (const auto& [name, operation] : timed_->operations()) {
+      speed.operations.push_back({name, operation.calls, operation.seconds});
+    }
+    std::sort(
+        speed.operations.begin(), speed.operations.end(),
+        [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    return speed;
   }
 
   // Recurrent state, to start more than once from one position.
@@ -89,6 +107,7 @@ class Runner {
   }
 
   std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<TimedBackend> timed_;
   std::unique_ptr<model::Model> model_;
   kernels::HostMemory pool_;
   kernels::HostMemory sections_;
@@ -120,16 +139,15 @@ absl::StatusOr<ModelBench> RunModelBench(const ModelBenchOptions& options) {
     if (!fill.ok()) return fill.status();
     filled = depth;
     (*runner)->SaveSections();
-    const auto prefill = (*runner)->Forward(depth, options.prompt, kStepRows);
+    auto prefill =
+        (*runner)->Measure("prefill", depth, options.prompt, kStepRows);
     if (!prefill.ok()) return prefill.status();
     (*runner)->RestoreSections();
-    const auto decode = (*runner)->Forward(depth, options.generate, 1);
+    auto decode = (*runner)->Measure("decode", depth, options.generate, 1);
     if (!decode.ok()) return decode.status();
     (*runner)->RestoreSections();
-    result.speeds.push_back(
-        {"prefill", options.prompt, depth, options.prompt / *prefill});
-    result.speeds.push_back(
-        {"decode", options.generate, depth, options.generate / *decode});
+    result.speeds.push_back(*std::move(prefill));
+    result.speeds.push_back(*std::move(decode));
   }
   return result;
 }

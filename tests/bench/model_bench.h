@@ -18,11 +18,19 @@ struct ModelBenchOptions {
   std::vector<int> depths = {0};  // tokens before the measured ones, ascending
 };
 
+// All calls of one operation; of products, with matrices of one shape.
+struct OperationTime {
+  std::string name;
+  long calls = 0;
+  double seconds = 0;
+};
+
 struct ModelSpeed {
   std::string test;  // "prefill" or "decode"
   int tokens = 0;
   int depth = 0;
   double tokens_per_s = 0;
+  std::vector<OperationTime> operations;  // the longest first
 };
 
 struct ModelBench {

@@ -18,11 +18,18 @@ def say(line: str) -> None:
 
 
 class GeneratedModelTest(unittest.TestCase):
-    def test_main_job(self) -> None:
-        result, problems = demo.run(paths.generate("tiny-llama", bin_dir()), bin_dir=bin_dir(),
+    def check(self, kind: str) -> None:
+        result, problems = demo.run(paths.generate(kind, bin_dir()), bin_dir=bin_dir(),
                                     text_tokens=2000, say=say)
         self.assertEqual(problems, [])
         self.assertTrue(result["identical"])
+        self.assertGreaterEqual(result["next_turn"]["cached_tokens"], 2000)
+
+    def test_main_job(self) -> None:
+        self.check("tiny-llama")
+
+    def test_main_job_of_a_hybrid(self) -> None:
+        self.check("tiny-hybrid")
 
 
 @unittest.skipUnless(paths.demo_model_path().is_file(), "the demo model is absent: scripts/setup")

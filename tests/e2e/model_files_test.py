@@ -63,6 +63,14 @@ class ModelFilesTest(unittest.TestCase):
         (folder / "config.json").write_text(json.dumps(config))
         self.refused(folder, "attn_logit_softcapping")
 
+    def test_hybrid_whose_shapes_disagree(self) -> None:
+        folder = self.folder / "wide"
+        shutil.copytree(paths.generate("tiny-qwen35-hf", bin_dir()), folder)
+        config = json.loads((folder / "config.json").read_text())
+        config["linear_num_value_heads"] = 6
+        (folder / "config.json").write_text(json.dumps(config))
+        self.refused(folder, "model.layers.0.linear_attn.in_proj_qkv.weight", "[256, 64]")
+
     def test_missing_shard(self) -> None:
         folder = self.folder / "partial"
         shutil.copytree(paths.generate("tiny-llama-hf", bin_dir()), folder)
