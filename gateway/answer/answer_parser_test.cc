@@ -112,6 +112,15 @@ TEST(AnswerParserTest, JsonCallThatBreaksOff) {
             "F[f] A[{}] C[}]");
 }
 
+TEST(AnswerParserTest, ArgumentsComeOnce) {
+  EXPECT_EQ(Hermes("<tool_call>{\"name\": \"f\", \"arguments\": {}, "
+                   "\"arguments\": {}}</tool_call>"),
+            "F[f] A[{}] C[{}}</tool_call>]");
+  const std::string twice =
+      "<tool_call>{\"arguments\": {}, \"arguments\": {}, \"name\": \"f\"}";
+  EXPECT_EQ(Hermes(twice), "C[" + twice + "]");
+}
+
 TEST(AnswerParserTest, XmlCall) {
   EXPECT_EQ(
       Qwen("\n</think>\n\nLook.\n\n<tool_call>\n<function=f>\n<parameter=s>\n"

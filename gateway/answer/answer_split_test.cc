@@ -57,7 +57,13 @@ constexpr std::string_view kParts[] = {
     "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\n"
     "</tool_call>",
     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}\n"
-    "</tool_call>"};
+    "</tool_call>",
+    "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"more\": {\"name\": "
+    "-1.5}, "
+    "\"id\": \"x\"}</tool_call>",
+    "<tool_call>{\"arguments\": {\"n\": 1}, \"id\": 7, \"name\": \"f\", "
+    "\"more\": [null]",
+    "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"mo"};
 
 std::string RandomAnswer(std::mt19937* random) {
   std::string text;
