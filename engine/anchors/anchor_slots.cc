@@ -27,33 +27,28 @@ std::string DescribeAnchors(int slots, std::size_t section_bytes,
       each * slots, slots, each);
 }
 
-AnchorSlots::AnchorSlots(std::size_t section_bytes, int capacity)
-    : section_bytes_(section_bytes), capacity_(capacity) {
-  spare_.reserve(capacity);
-}
+AnchorSlots::AnchorSlots(SectionBuffers* buffers, int capacity)
+    : buffers_(*buffers), capacity_(capacity) {}
 
 AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
                             const std::byte* sections) {
   if (full()) return nullptr;
-  AlignedBytes memory;
-  if (spare_.empty()) {
-    memory = AllocateAligned(section_bytes_);
-    if (memory == nullptr) return nullptr;
-  } else {
-    memory = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  std::memcpy(memory.get(), sections, section_bytes_);
+  SectionBuffers::Buffer buffer = buffers_.Take();
+  if (buffer == nullptr) return nullptr;
+  std::memcpy(buffer.get(), sections, buffers_.section_bytes());
   ++live_;
   ++taken_[static_cast<std::size_t>(kind)];
-  auto* anchor =
-      new Anchor{.position = position, .kind = kind, .sections = memory.get()};
-  return AnchorRef(
-      anchor, [this, slot = std::move(memory).release()](const Anchor* gone) {
-        delete gone;
-        spare_.emplace_back(slot);
-        --live_;
-      });
+  const Anchor anchor{
+      .position = position, .kind = kind, .sections = buffer.get()};
+  // The buffer goes back with the anchor, by its owner.
+  struct Held {
+    Anchor anchor;
+    SectionBuffers::Buffer buffer;
+    int* live;
+    ~Held() { --*live; }
+  };
+  auto held = std::make_shared<Held>(anchor, std::move(buffer), &live_);
+  return AnchorRef(held, &held->anchor);
 }
 
 }  // namespace holdfast::engine

@@ -7,10 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "engine/anchors/anchor.h"
-#include "engine/pool/block_table.h"
+#include "engine/anchors/section_buffers.h"
 
 namespace holdfast::engine {
 
@@ -24,11 +23,12 @@ int AnchorSlotsFor(std::uint64_t budget_bytes, std::size_t section_bytes);
 std::string DescribeAnchors(int slots, std::size_t section_bytes,
                             bool recurrent);
 
-// Memory is taken from the machine as slots come into use and kept for the next
-// anchor. One thread; outlives every anchor it gave.
+// Memory is taken from `buffers` as slots come into use. One thread; outlives
+// every anchor it gave.
 class AnchorSlots {
  public:
-  AnchorSlots(std::size_t section_bytes, int capacity);
+  // `buffers` outlives the slots.
+  AnchorSlots(SectionBuffers* buffers, int capacity);
   AnchorSlots(const AnchorSlots&) = delete;
   AnchorSlots& operator=(const AnchorSlots&) = delete;
 
@@ -46,11 +46,10 @@ class AnchorSlots {
   AnchorRef Take(int position, AnchorKind kind, const std::byte* sections);
 
  private:
-  const std::size_t section_bytes_;
+  SectionBuffers& buffers_;
   const int capacity_;
   int live_ = 0;
   std::array<std::uint64_t, kAnchorKinds> taken_{};
-  std::vector<AlignedBytes> spare_;
 };
 
 }  // namespace holdfast::engine

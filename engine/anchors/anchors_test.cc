@@ -3,6 +3,7 @@
 
 #include "engine/anchors/anchor.h"
 #include "engine/anchors/anchor_slots.h"
+#include "engine/anchors/section_buffers.h"
 #include "engine/anchors/thinning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -89,7 +90,8 @@ TEST(AnchorSlotsTest, TheBudgetSaysHowMany) {
 }
 
 TEST(AnchorSlotsTest, AnAnchorIsACopyAndGivesItsSlotBack) {
-  AnchorSlots slots(128, 2);
+  SectionBuffers buffers(128);
+  AnchorSlots slots(&buffers, 2);
   std::vector<std::byte> sections(128, std::byte{7});
   AnchorRef first = slots.Take(10, AnchorKind::kLine, sections.data());
   ASSERT_NE(first, nullptr);
@@ -109,8 +111,19 @@ TEST(AnchorSlotsTest, AnAnchorIsACopyAndGivesItsSlotBack) {
   EXPECT_EQ(slots.taken(AnchorKind::kMessage), 1u);
 }
 
+TEST(SectionBuffersTest, WhatIsGivenBackIsUsedAgain) {
+  SectionBuffers buffers(128);
+  SectionBuffers::Buffer first = buffers.Take();
+  std::byte* const memory = first.get();
+  first.reset();
+  first = buffers.Take();
+  EXPECT_EQ(first.get(), memory);
+  EXPECT_NE(buffers.Take().get(), memory);
+}
+
 TEST(AnchorListTest, IsSearchedByPosition) {
-  AnchorSlots slots(64, 4);
+  SectionBuffers buffers(64);
+  AnchorSlots slots(&buffers, 4);
   const std::vector<std::byte> sections(64);
   const auto take = [&](int position) {
     return slots.Take(position, AnchorKind::kLine, sections.data());

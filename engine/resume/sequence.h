@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/anchors/anchor.h"
+#include "engine/anchors/section_buffers.h"
 #include "engine/pool/block_pool.h"
 #include "engine/pool/block_table.h"
 #include "shared/prefix_key.h"
@@ -18,7 +19,7 @@ namespace holdfast::engine {
 // the seat's end anchor. Its last block may be partial and is then its own.
 struct Sequence {
   Sequence(BlockPool* pool, BlockTable::Kind kind, const PrefixKey& root,
-           AlignedBytes sections)
+           SectionBuffers::Buffer sections)
       : root(root), table(pool, kind), sections(std::move(sections)) {}
 
   int rows() const { return static_cast<int>(ids.size()); }
@@ -26,7 +27,7 @@ struct Sequence {
   PrefixKey root;
   std::vector<KeyId> ids;  // of the rows
   BlockTable table;
-  AlignedBytes sections;
+  SectionBuffers::Buffer sections;
   AnchorList anchors;  // none above rows()
 };
 

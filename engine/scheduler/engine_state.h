@@ -52,7 +52,8 @@ struct EngineState {
   model::Model& model;
   kernels::Backend& backend;
   const Options options;
-  const std::size_t section_bytes;
+  // Of what sequences and anchors have their sections in.
+  SectionBuffers section_buffers;
   const std::size_t h_last_offset;  // in a sequence's sections
   const std::size_t h_last_floats;  // 0: the model keeps none
   const TokenBytes token_bytes;

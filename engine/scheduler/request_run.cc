@@ -53,7 +53,7 @@ RequestRun::RequestRun(EngineState& state, const Request& request,
       prompt_keys_(request.prompt.begin(), request.prompt.end()),
       sequence_(&state.pool, KindOf(request.cache_mode),
                 RootPrefixKey(state.options.fingerprint, request.salt),
-                AllocateAligned(state.section_bytes)),
+                state.section_buffers.Take()),
       stops_(request.stop_strings) {
   result_.prompt_tokens = static_cast<int>(request.prompt.size());
   result_.timing.queue_ms = queue_ms;
@@ -110,8 +110,8 @@ absl::Status RequestRun::Resume() {
     // Gone before the first step: it refers to other conversations' anchors.
     const ResumePlan plan = Plan(limit);
     started = StartSequence(plan, prompt_keys_, state_.model.kv_shape(),
-                            state_.section_bytes, state_.backend, state_.pool,
-                            sequence_);
+                            state_.section_buffers.section_bytes(),
+                            state_.backend, state_.pool, sequence_);
     result_.cache = {.source = plan.source,
                      .resumed_at = sequence_.rows(),
                      .computed = 0,

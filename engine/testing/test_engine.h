@@ -160,9 +160,10 @@ class TestEngine {
         text += " b" + std::to_string(resident.table.block(i));
       }
       Sha256 sha;
-      sha.Update(resident.sections.get(), state_->section_bytes);
+      sha.Update(resident.sections.get(),
+                 state_->section_buffers.section_bytes());
       for (const AnchorRef& anchor : resident.anchors) {
-        sha.Update(anchor->sections, state_->section_bytes);
+        sha.Update(anchor->sections, state_->section_buffers.section_bytes());
         text += std::string(" ") + AnchorKindName(anchor->kind) + "@" +
                 std::to_string(anchor->position);
       }
