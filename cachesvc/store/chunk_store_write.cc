@@ -187,6 +187,9 @@ absl::Status ChunkStore::StageChunks(const ManifestWrite& write,
       if (write.chunk_read) write.chunk_read(i);
       continue;
     }
+    if (write.pace) {
+      write.pace(write.chunks[i].blocks.size() * write.layout.BlockBytes());
+    }
     if (parts_.clock.Now() >= write.deadline) {
       // What was written is kept as a shorter prefix, if a state lies in it.
       const std::uint64_t end = staged.chunks[i].first_position;

@@ -82,6 +82,9 @@ struct ManifestWrite {
   std::function<bool()> still_leased;
   // Chunk `i` was read: its blocks may be reused once the lease says so.
   std::function<void(std::size_t)> chunk_read;
+  // Called before a chunk of so many bytes is written; may wait. Empty: at
+  // full speed.
+  std::function<void(std::uint64_t)> pace;
   // Past it, no further chunk is begun: an anchor is given up, a session is cut
   // to the chunks that were written and the states in them.
   Deadline deadline = Deadline::max();
