@@ -16,6 +16,7 @@
 #include "engine/model/testing/tiny_variants.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
+#include "kernels/host/testing.h"
 
 namespace holdfast::model {
 namespace {
@@ -80,39 +81,46 @@ class Digest {
 // A GGUF file where one can hold the model, or a folder.
 enum class Format { kGgufIfItCan, kFolder };
 
+struct Conditions {
+  StateType state_type = StateType::kBF16;
+  int threads = 1;
+  int tokens = kTokens;
+  Format format = Format::kGgufIfItCan;
+};
+
 // Of all logits, whole granules of rows, and sections.
-std::string DigestOf(const TinyModelOptions& tiny, StateType state_type,
-                     int threads, Format format = Format::kGgufIfItCan) {
+std::string DigestOf(const TinyModelOptions& tiny, const Conditions& run) {
   testing::TempFolder folder;
   const std::string path = folder.File("model");
-  const auto written = format == Format::kFolder || testing::IsFolderOnly(tiny)
-                           ? testing::WriteTinyFolder(tiny, path)
-                           : testing::WriteTinyGguf(tiny, path);
+  const auto written =
+      run.format == Format::kFolder || testing::IsFolderOnly(tiny)
+          ? testing::WriteTinyFolder(tiny, path)
+          : testing::WriteTinyGguf(tiny, path);
   EXPECT_TRUE(written.ok()) << written.message();
-  auto backend = kernels::MakeHostBackend({.threads = threads});
+  auto backend = kernels::MakeHostBackend({.threads = run.threads});
   EXPECT_TRUE(backend.ok()) << backend.status().message();
   EXPECT_EQ((*backend)->info().arithmetic_revision, kRevision);
   LoadOptions options;
-  options.state_type = state_type;
-  options.max_rows = kTokens;
+  options.state_type = run.state_type;
+  options.max_rows = run.tokens;
   options.max_context = 512;
   auto loaded = LoadModel(path, **backend, options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   Model& model = *loaded->model;
 
-  std::vector<std::int32_t> ids(kTokens);
-  for (int i = 0; i < kTokens; ++i) {
+  std::vector<std::int32_t> ids(run.tokens);
+  for (int i = 0; i < run.tokens; ++i) {
     ids[i] = (i * i + 7 * i) % model.info().vocab_size;
   }
   std::vector<float> logits(ids.size() * model.info().vocab_size);
-  testing::TestSequence sequence(model, kTokens, std::byte{0});
+  testing::TestSequence sequence(model, run.tokens, std::byte{0});
   SequenceRows rows = sequence.Next(ids);
   rows.all_logits = logits;
   EXPECT_TRUE(model.Forward({&rows, 1}).ok());
   Digest digest;
   digest.Add({reinterpret_cast<const char*>(logits.data()),
               logits.size() * sizeof(float)});
-  digest.Add(sequence.RowBytes(kTokens));
+  digest.Add(sequence.RowBytes(run.tokens));
   digest.Add(sequence.SectionBytes());
   return digest.Hex();
 }
@@ -121,24 +129,31 @@ TEST(DigestTest, EveryBuildGivesTheCommittedBits) {
   for (const Case& c : kCases) {
     TinyModelOptions tiny = *testing::TinyVariant(c.variant);
     testing::SetType(c.type, &tiny);
-    EXPECT_EQ(DigestOf(tiny, c.state_type, 1), c.digest)
+    EXPECT_EQ(DigestOf(tiny, {.state_type = c.state_type}), c.digest)
         << c.variant << ", " << kernels::WeightTypeName(c.type);
   }
 }
 
-// The same numbers in three formats, as folder and as GGUF file.
+// The same numbers in three formats, as folder and as GGUF file, with every
+// instruction set.
 TEST(DigestTest, TheTinyHybridGivesTheCommittedBitsFromAnyStorage) {
-  constexpr char kDigest[] = "47b146bc3aa16296";
+  constexpr char kDigest[] = "bd7c3d66371d5dd2";
   TinyModelOptions tiny = *testing::TinyVariant("tiny-hybrid");
   tiny.coarse = true;
-  for (WeightType type :
-       {WeightType::kF32, WeightType::kBF16, WeightType::kQ8_0}) {
-    tiny.type = type;
-    EXPECT_EQ(DigestOf(tiny, StateType::kBF16, 2), kDigest)
-        << kernels::WeightTypeName(type);
-  }
-  tiny.type = WeightType::kBF16;
-  EXPECT_EQ(DigestOf(tiny, StateType::kBF16, 1, Format::kFolder), kDigest);
+  kernels::testing::ForEachTarget([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    // Few tokens: emulated CPUs run this too.
+    Conditions run = {.threads = 2, .tokens = 130};
+    for (WeightType type :
+         {WeightType::kF32, WeightType::kBF16, WeightType::kQ8_0}) {
+      tiny.type = type;
+      EXPECT_EQ(DigestOf(tiny, run), kDigest) << kernels::WeightTypeName(type);
+    }
+    tiny.type = WeightType::kBF16;
+    run.format = Format::kFolder;
+    run.threads = 1;
+    EXPECT_EQ(DigestOf(tiny, run), kDigest);
+  });
 }
 
 // Weights give the same answers in the file's storage and widened to floats.
@@ -152,8 +167,8 @@ TEST(DigestTest, StorageOfWeightsChangesNothing) {
     testing::SetType(type, &stored);
     TinyModelOptions widened = stored;
     widened.widened = true;
-    EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
-              DigestOf(widened, StateType::kBF16, 2))
+    EXPECT_EQ(DigestOf(stored, {.threads = 2}),
+              DigestOf(widened, {.threads = 2}))
         << kernels::WeightTypeName(type);
   }
   for (WeightType type : {WeightType::kQ4_1, WeightType::kQ6_K}) {
@@ -161,8 +176,8 @@ TEST(DigestTest, StorageOfWeightsChangesNothing) {
     testing::SetType(type, &stored);
     TinyModelOptions widened = stored;
     widened.widened = true;
-    EXPECT_EQ(DigestOf(stored, StateType::kBF16, 2),
-              DigestOf(widened, StateType::kBF16, 2))
+    EXPECT_EQ(DigestOf(stored, {.threads = 2}),
+              DigestOf(widened, {.threads = 2}))
         << "hybrid, " << kernels::WeightTypeName(type);
   }
 }

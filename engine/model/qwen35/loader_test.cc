@@ -223,8 +223,14 @@ TEST_F(Qwen35LoaderTest, F8FoldersAreTheirNumbersWidened) {
   const Outcome stored = Run(Folder(tiny_));
   tiny_.widened = true;
   ExpectSame(stored, Run(Folder(tiny_)));
-  // Scales of 128 columns cannot follow heads of 32.
   tiny_.widened = false;
+  TinyModelOptions experts = *testing::TinyVariant("tiny-qwen3-next");
+  experts.type = WeightType::kF8E4M3;
+  experts.hybrid.value_heads = 2;
+  const Outcome stored_experts = Run(Folder(experts));
+  experts.widened = true;
+  ExpectSame(stored_experts, Run(Folder(experts)));
+  // Scales of 128 columns cannot follow heads of 32.
   tiny_.hybrid.value_dim = 32;
   tiny_.hybrid.value_heads = 8;
   EXPECT_THAT(ErrorOf(Folder(tiny_)),
