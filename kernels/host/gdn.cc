@@ -165,11 +165,16 @@ void HostGdn::RunHeads(const GdnCall& call, const GdnRows& rows) {
     const int key = task % key_heads;
     ConvHead(call, rows, piece, key);
     ConvHead(call, rows, piece, key_heads + key);
-    for (int j = 0; j < shape.value_heads / key_heads; ++j) {
+    const int group = shape.value_heads / key_heads;
+    for (int j = 0; j < group; ++j) {
       const int head = ValueHead(shape, key, j);
+      const bool last = j + 1 == group;
+      const int next = last && key + 1 == key_heads
+                           ? -1
+                           : ValueHead(shape, key + last, last ? 0 : j + 1);
       ConvHead(call, rows, piece, 2 * key_heads + head);
       Gates(call, rows, piece, head, 1);
-      RecurStripes(call, rows, piece, head, 0, shape.value_dim / kStripe);
+      RecurStripes(call, rows, piece, head, 0, shape.value_dim / kStripe, next);
       Norm(call, rows, piece, head);
     }
   });
@@ -220,15 +225,18 @@ void HostGdn::Gates(const GdnCall& call, const GdnRows& rows,
 
 void HostGdn::RecurStripes(const GdnCall& call, const GdnRows& rows,
                            const GdnPiece& piece, int head, int stripe,
-                           int stripes) const {
+                           int stripes, int next) const {
   const RowSpan& span = piece.span;
   const GdnShape& shape = call.shape;
   const std::int64_t key_row = At(KeyHead(shape, head), rows.count) + piece.row;
   const std::int64_t value_row = At(head, rows.count) + piece.row;
   GdnStripes part;
-  part.state = reinterpret_cast<float*>(span.sections + call.place.state) +
-               At(head, shape.key_dim * shape.value_dim) +
-               At(stripe, shape.key_dim * kStripe);
+  const auto state = [&](int h) {
+    return reinterpret_cast<float*>(span.sections + call.place.state) +
+           At(h, shape.key_dim * shape.value_dim);
+  };
+  part.state = state(head) + At(stripe, shape.key_dim * kStripe);
+  if (next >= 0) part.next = state(next);
   part.stripes = stripes;
   part.key_dim = shape.key_dim;
   part.rows = span.rows;

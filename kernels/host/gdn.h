@@ -75,9 +75,11 @@ class HostGdn {
   // Gates of heads [head, head + heads), norm of one.
   void Gates(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
              int head, int heads) const;
+  // The first `stripes` of a head from `stripe` on; after them comes head
+  // `next`, if there is one.
   void RecurStripes(const GdnCall& call, const GdnRows& rows,
-                    const GdnPiece& piece, int head, int stripe,
-                    int stripes) const;
+                    const GdnPiece& piece, int head, int stripe, int stripes,
+                    int next = -1) const;
   void Norm(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
             int head) const;
 

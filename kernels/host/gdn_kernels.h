@@ -36,7 +36,9 @@ struct GdnStripes {
   int stripes = 1;
   int key_dim = 0;
   int rows = 0;
-  bool from_zero = false;    // the state's bytes are not used
+  bool from_zero = false;  // the state's bytes are not used
+  // State that will be wanted next: its first stripes are fetched; may be null.
+  const float* next = nullptr;
   const float* q = nullptr;  // [row][key_dim]
   const float* k = nullptr;
   float* v = nullptr;  // columns of the stripes; the outputs replace them

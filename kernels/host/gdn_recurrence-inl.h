@@ -139,9 +139,8 @@ HWY_INLINE void RecurVectors(GdnStripes x, int group) {
     std::memset(x.state, 0, sizeof(float) * stripe * x.stripes);
   }
   for (; x.stripes >= group; x.stripes -= group) {
-    const float* ahead =
-        x.stripes >= 2 * group ? x.state + group * stripe : nullptr;
-    RecurRows<kVectors>(x, ahead);
+    RecurRows<kVectors>(
+        x, x.stripes >= 2 * group ? x.state + group * stripe : x.next);
     x.state += group * stripe;
     x.v += group * kStripe;
   }

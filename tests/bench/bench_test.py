@@ -59,11 +59,12 @@ class ProgramTest(unittest.TestCase):
 
     def test_kernels(self):
         out = self.folder / "kernels.json"
-        ran = self.bench("kernels", "--filter", "1024 rows/.*output|^rows/.*(Norm|Rope)",
+        ran = self.bench("kernels", "--filter",
+                         "1024 rows/.*output|^rows/.*(Norm|Rope)|^gdn/(prefill|decode, 18)",
                          "--rounds", 1, "--min-seconds", 0.001, "--json", out)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         report = json.loads(out.read_text())
-        self.assertEqual(len(report["kernels"]), 5)
+        self.assertEqual(len(report["kernels"]), 9)
         for kernel in report["kernels"]:
             self.assertIn(kernel["name"], ran.stdout)
             self.assertGreater(kernel["rate"], 0)

@@ -1,5 +1,5 @@
 // Every kernel that a Llama model runs, at the sizes of the demo model and at
-// larger ones.
+// larger ones, and the recurrent layer of Qwen3.5.
 #ifndef HOLDFAST_TESTS_BENCH_CASES_H_
 #define HOLDFAST_TESTS_BENCH_CASES_H_
 
@@ -31,6 +31,7 @@ class Machine {
 std::vector<CaseSpec> ProductCases(Machine& machine);
 std::vector<CaseSpec> AttentionCases(Machine& machine);
 std::vector<CaseSpec> RowCases(Machine& machine);
+std::vector<CaseSpec> GdnCases(Machine& machine);
 
 // The demo model's sizes.
 inline constexpr int kLayers = 30;
@@ -40,6 +41,9 @@ inline constexpr int kHeads = 9;
 inline constexpr int kKvHeads = 3;
 inline constexpr int kHeadDim = 64;
 inline constexpr int kJoined = (kHeads + 2 * kKvHeads) * kHeadDim;
+
+// Of Qwen3.5 0.8B: 16 heads of 128 x 128.
+inline constexpr kernels::GdnShape kGdn = {16, 16, 128, 128};
 
 // Ends the program when `what` failed: a benchmark has nothing else to do.
 void OrDie(const kernels::Status& status, const char* what);

@@ -10,11 +10,12 @@ namespace holdfast::bench {
 Machine::Machine() {
   kernels::Limits limits;
   limits.max_rows = 1024;
-  limits.max_cols = 8192;
+  limits.max_cols = 8448;
   limits.max_vocab = 65536;
   limits.max_heads = 32;
   limits.max_head_dim = 128;
   limits.max_positions = 16384;
+  limits.gdn = kGdn;
   for (const int i : {0, 1}) {
     const int threads = i == 0 ? kThreads : 1;
     backends_[i] =

@@ -109,7 +109,8 @@ json PrintMeans(const std::vector<Comparison>& results) {
 int Kernels(const KernelOptions& options, const std::string& json_file) {
   Machine machine;
   std::vector<CaseSpec> specs = ProductCases(machine);
-  for (auto& more : {AttentionCases(machine), RowCases(machine)}) {
+  for (auto& more :
+       {AttentionCases(machine), RowCases(machine), GdnCases(machine)}) {
     specs.insert(specs.end(), more.begin(), more.end());
   }
   const std::string target = machine.backend(kThreads).info().target;
