@@ -15,6 +15,7 @@ constexpr int kPassRows = 256;
 // steps on one thread.
 constexpr int kFewRows = 8;
 constexpr int kMostDim = 256;
+constexpr int kLineFloats = 16;  // of a cache line
 constexpr int kKeyUnit = 16;
 
 int KeyHead(const GdnShape& shape, int value_head) {
@@ -30,8 +31,16 @@ int ValueHead(const GdnShape& shape, int key_head, int j) {
              : key_head * (shape.value_heads / shape.key_heads) + j;
 }
 
+int RoundUp(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
 std::int64_t At(int index, int stride) {
   return static_cast<std::int64_t>(index) * stride;
+}
+
+int LongestPiece(std::span<const GdnPiece> pieces) {
+  int rows = 0;
+  for (const GdnPiece& piece : pieces) rows = std::max(rows, piece.span.rows);
+  return rows;
 }
 
 Status CheckShape(const GdnShape& shape) {
@@ -75,7 +84,8 @@ GdnRows HostGdn::Carve(const GdnShape& shape, int count) const {
   rows.k = rows.q + At(count, shape.KeyWidth());
   rows.v = rows.k + At(count, shape.KeyWidth());
   rows.beta = rows.v + At(count, shape.ValueWidth());
-  rows.decay = rows.beta + At(count, shape.value_heads);
+  rows.gate_stride = RoundUp(count, kLineFloats);
+  rows.decay = rows.beta + At(rows.gate_stride, shape.value_heads);
   return rows;
 }
 
@@ -104,14 +114,10 @@ void HostGdn::Run(const GdnCall& call) {
   while (span < call.spans.size()) {
     TakePieces(call, span, row);
     int count = 0;
-    int longest = 0;
-    for (const GdnPiece& piece : pieces_) {
-      count += piece.span.rows;
-      longest = std::max(longest, piece.span.rows);
-    }
+    for (const GdnPiece& piece : pieces_) count += piece.span.rows;
     if (count == 0) continue;
     const GdnRows rows = Carve(call.shape, count);
-    if (longest <= kFewRows) {
+    if (LongestPiece(pieces_) <= kFewRows) {
       RunHeads(call, rows);
     } else {
       RunSteps(call, rows);
@@ -144,7 +150,8 @@ void HostGdn::Recur(const GdnCall& call, std::span<const GdnPiece> pieces,
                     const GdnRows& rows) {
   const GdnShape& shape = call.shape;
   const int stripes = shape.value_dim / kStripe;
-  const int group = kernels_.stripes;
+  const int group =
+      LongestPiece(pieces) <= kFewRows ? stripes : kernels_.stripes;
   const int groups = (stripes + group - 1) / group;
   const int piece_tasks = groups * shape.value_heads;
   const int tasks = piece_tasks * static_cast<int>(pieces.size());
@@ -215,10 +222,10 @@ void HostGdn::Gates(const GdnCall& call, const GdnRows& rows,
   const GdnShape& shape = call.shape;
   const float* b = call.projected + At(piece.span.first_row, call.row_stride) +
                    shape.Channels() + shape.ValueWidth() + head;
-  const std::int64_t first = At(head, rows.count) + piece.row;
+  const std::int64_t first = At(head, rows.gate_stride) + piece.row;
   for (int r = 0; r < piece.span.rows; ++r, b += call.row_stride) {
     kernels_.gates(b, b + shape.value_heads, call.weights.decay_rate + head,
-                   call.weights.dt_bias + head, heads, rows.count,
+                   call.weights.dt_bias + head, heads, rows.gate_stride,
                    rows.beta + first + r, rows.decay + first + r);
   }
 }
@@ -245,8 +252,9 @@ void HostGdn::RecurStripes(const GdnCall& call, const GdnRows& rows,
   part.k = rows.k + key_row * shape.key_dim;
   part.v = rows.v + value_row * shape.value_dim + stripe * kStripe;
   part.v_stride = shape.value_dim;
-  part.beta = rows.beta + value_row;
-  part.decay = rows.decay + value_row;
+  const std::int64_t gate = At(head, rows.gate_stride) + piece.row;
+  part.beta = rows.beta + gate;
+  part.decay = rows.decay + gate;
   kernels_.recur(part);
 }
 

@@ -40,8 +40,10 @@ struct GdnRows {
   float* q = nullptr;  // [key head][row][key_dim]
   float* k = nullptr;
   float* v = nullptr;     // [value head][row][value_dim]; outputs replace it
-  float* beta = nullptr;  // [value head][row]
+  float* beta = nullptr;  // [value head][row], heads gate_stride apart
   float* decay = nullptr;
+  // Threads that work on different heads write no cache line together.
+  int gate_stride = 0;
 };
 
 class HostGdn {

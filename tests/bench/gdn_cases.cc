@@ -60,7 +60,7 @@ class Recurrence {
         k_(Random(3).Floats(std::size_t(rows) * kGdn.KeyWidth(), 0.1f)),
         v_(Random(4).Floats(std::size_t(rows) * kGdn.ValueWidth())),
         working_(Floats(v_.size())),
-        beta_(std::size_t(rows) * kGdn.value_heads, 0.5f),
+        beta_(std::size_t(GateStride(rows)) * kGdn.value_heads, 0.5f),
         decay_(beta_.size(), 1.0f),
         gdn_{{*kernels::ChooseGdnKernels(), machine.pool(kThreads)},
              {*kernels::ChooseGdnKernels(), machine.pool(1)}} {}
@@ -71,13 +71,15 @@ class Recurrence {
     GdnCall call;
     call.shape = kGdn;
     const kernels::GdnPiece piece = {{nullptr, 0, 1, rows_, state}, 0};
-    const kernels::GdnRows rows = {rows_,        q_.data(),
-                                   k_.data(),    working_.floats(),
-                                   beta_.data(), decay_.data()};
+    const kernels::GdnRows rows = {
+        rows_,        q_.data(),     k_.data(),        working_.floats(),
+        beta_.data(), decay_.data(), GateStride(rows_)};
     gdn_[threads == 1].Recur(call, {&piece, 1}, rows);
   }
 
  private:
+  static int GateStride(int rows) { return (rows + 15) / 16 * 16; }
+
   const int rows_;
   std::vector<float> q_, k_, v_;
   HostMemory working_;
