@@ -69,20 +69,18 @@ inline constexpr int kGdnStripes = HWY_MAX_BYTES >= 64 ? 2 : 1;
     read##j = hn::MulAdd(next_key, state, read##j);         \
   }
 
-// Brings one row of a stripe, or of two, into the cache.
+// Brings half of a row of the stripes into the cache.
 template <int kVectors>
-HWY_INLINE void PrefetchRow(const GdnStripes& x, const float* row) {
-  constexpr int kLine = 16;  // floats
+HWY_INLINE void PrefetchHalf(const GdnStripes& x, const float* row) {
   const int stripes = kVectors * LaneCount() / kStripe;
   for (int s = 0; s < stripes; ++s, row += x.key_dim * kStripe) {
     hwy::Prefetch(row);
-    hwy::Prefetch(row + kLine);
   }
 }
 
 // The state stays in the first-level cache; a pass over it does the update of
-// one row together with the read of the next. `ahead`: memory that the last
-// pass brings into the cache, or null.
+// one row together with the read of the next. The first and the last pass bring
+// the stripes at `ahead` into the cache.
 template <int kVectors>
 HWY_INLINE void RecurRows(const GdnStripes& x, const float* ahead) {
   const DF d;
@@ -96,6 +94,7 @@ HWY_INLINE void RecurRows(const GdnStripes& x, const float* ahead) {
     const int at = i * kStripe;
     const VF key = hn::Set(d, k[i]);
     HF_REPEAT_8(HF_READ)
+    PrefetchHalf<kVectors>(x, ahead + at);
   }
   const int last = x.rows - 1;
   for (int t = 0; t < last; ++t) {
@@ -126,7 +125,7 @@ HWY_INLINE void RecurRows(const GdnStripes& x, const float* ahead) {
     const VF key = hn::Set(d, k[i]);
     const VF query = hn::Set(d, q[i]);
     HF_REPEAT_8(HF_STEP)
-    if (ahead != nullptr) PrefetchRow<kVectors>(x, ahead + at);
+    PrefetchHalf<kVectors>(x, ahead + at + kStripe / 2);
   }
   HF_REPEAT_8(HF_OUT_STORE)
 }
@@ -139,8 +138,13 @@ HWY_INLINE void RecurVectors(GdnStripes x, int group) {
     std::memset(x.state, 0, sizeof(float) * stripe * x.stripes);
   }
   for (; x.stripes >= group; x.stripes -= group) {
-    RecurRows<kVectors>(
-        x, x.stripes >= 2 * group ? x.state + group * stripe : x.next);
+    const float* ahead = x.state;  // in the cache: nothing is fetched
+    if (x.stripes >= 2 * group) {
+      ahead = x.state + group * stripe;
+    } else if (x.next != nullptr) {
+      ahead = x.next;
+    }
+    RecurRows<kVectors>(x, ahead);
     x.state += group * stripe;
     x.v += group * kStripe;
   }
