@@ -1,5 +1,6 @@
 #include "kernels/host/thread_pool.h"
 
+#include <algorithm>
 #include <cfenv>
 
 #if defined(__x86_64__)
@@ -9,7 +10,35 @@
 namespace holdfast::kernels {
 namespace {
 
-constexpr std::uint32_t kOpen = 1u << 31;
+// Of Share::range: the number of the loop in the upper half, the next index,
+// the end.
+constexpr int kMostIndices = 0xffff;
+constexpr int kNextShift = 16;
+constexpr int kLoopShift = 32;
+
+std::uint32_t LoopOf(std::uint64_t range) {
+  return static_cast<std::uint32_t>(range >> kLoopShift);
+}
+int NextOf(std::uint64_t range) {
+  return static_cast<int>(range >> kNextShift & kMostIndices);
+}
+int EndOf(std::uint64_t range) {
+  return static_cast<int>(range & kMostIndices);
+}
+
+// Takes the next index of a range; -1: it has none.
+int TakeIndex(std::atomic<std::uint64_t>& range) {
+  std::uint64_t seen = range.load(std::memory_order_acquire);
+  while (NextOf(seen) < EndOf(seen)) {
+    if (range.compare_exchange_weak(seen, seen + (1u << kNextShift),
+                                    std::memory_order_acq_rel,
+                                    std::memory_order_acquire)) {
+      return NextOf(seen);
+    }
+  }
+  return -1;
+}
+
 // Pauses before a thread sleeps. Between the products of a forward pass there
 // are a few microseconds; a pause is tens of nanoseconds.
 constexpr int kSpins = 2000;
@@ -59,8 +88,8 @@ ThreadPool::ThreadPool(int threads) : shares_(threads) {
 
 ThreadPool::~ThreadPool() {
   stopping_.store(true);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  wake_.fetch_add(1);
+  wake_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -69,28 +98,46 @@ void ThreadPool::Run(int count, Task task, const void* body) {
     for (int index = 0; index < count; ++index) task(body, index, 0);
     return;
   }
-  task_ = task;
-  body_ = body;
-  const std::int64_t threads = this->threads();
-  for (std::int64_t t = 0; t < threads; ++t) {
-    shares_[t].next.store(static_cast<int>(count * t / threads),
-                          std::memory_order_relaxed);
-    shares_[t].end = static_cast<int>(count * (t + 1) / threads);
+  const std::int64_t most = std::int64_t{kMostIndices} * threads();
+  for (std::int64_t first = 0; first < count; first += most) {
+    RunPart(static_cast<int>(first),
+            static_cast<int>(std::min<std::int64_t>(most, count - first)), task,
+            body);
   }
-  gate_.store(kOpen, std::memory_order_release);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+}
+
+void ThreadPool::RunPart(int first, int count, Task task, const void* body) {
+  unfinished_.store(count, std::memory_order_relaxed);
+  ++loop_;
+  // The caller starts last, with the last indices, and at once: where shares
+  // differ its own is the larger.
+  const std::int64_t threads = this->threads();
+  for (std::int64_t i = 0; i < threads; ++i) {
+    const auto begin = static_cast<int>(count * i / threads);
+    const auto end = static_cast<int>(count * (i + 1) / threads);
+    Share& share = shares_[threads - 1 - i];
+    share.first = first + begin;
+    share.task = task;
+    share.body = body;
+    share.range.store(std::uint64_t{loop_} << kLoopShift |
+                          static_cast<std::uint64_t>(end - begin),
+                      std::memory_order_release);
+  }
+  // Either this sees that a worker goes to sleep, or that one sees the loop.
+  if (asleep_.exchange(false)) {
+    wake_.fetch_add(1);
+    wake_.notify_all();
+  }
 
   TakeTasks(0);
 
-  gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int spin = 0;; ++spin) {
-    const std::uint32_t inside = gate_.load(std::memory_order_acquire);
-    if (inside == 0) return;
+    const int unfinished = unfinished_.load(std::memory_order_acquire);
+    if (unfinished == 0) return;
     if (spin < kSpins) {
       Pause();
     } else {
-      gate_.wait(inside, std::memory_order_acquire);
+      unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
 }
@@ -99,49 +146,41 @@ void ThreadPool::TakeTasks(int thread) {
   const int threads = this->threads();
   for (int i = 0; i < threads; ++i) {
     Share& share = shares_[(thread + i) % threads];
-    for (;;) {
-      const int index = share.next.fetch_add(1, std::memory_order_relaxed);
-      if (index >= share.end) break;
-      task_(body_, index, thread);
+    int done = 0;
+    for (int index = TakeIndex(share.range); index >= 0;
+         index = TakeIndex(share.range)) {
+      share.task(share.body, share.first + index, thread);
+      ++done;
+    }
+    // Told at once, not after a look at the others' shares.
+    if (done > 0 &&
+        unfinished_.fetch_sub(done, std::memory_order_acq_rel) == done) {
+      unfinished_.notify_all();
     }
   }
-}
-
-bool ThreadPool::EnterLoop() {
-  std::uint32_t gate = gate_.load(std::memory_order_acquire);
-  while ((gate & kOpen) != 0) {
-    if (gate_.compare_exchange_weak(gate, gate + 1,
-                                    std::memory_order_acq_rel)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-void ThreadPool::LeaveLoop() {
-  if (gate_.fetch_sub(1, std::memory_order_acq_rel) == 1) gate_.notify_all();
 }
 
 void ThreadPool::WorkerMain(int thread) {
   const DefinedFloatMode float_mode;
-  std::uint32_t seen = 0;
-  for (;;) {
-    std::uint32_t epoch = epoch_.load();
-    for (int spin = 0; epoch == seen && spin < kSpins; ++spin) {
-      Pause();
-      epoch = epoch_.load();
-    }
-    if (epoch == seen) {
-      epoch_.wait(seen);
-      continue;
-    }
-    seen = epoch;
-    if (stopping_.load()) return;
-    if (EnterLoop()) {
-      TakeTasks(thread);
-      LeaveLoop();
-    }
+  while (!stopping_.load()) {
+    const std::uint32_t seen = LoopOf(shares_[thread].range.load());
+    TakeTasks(thread);
+    WaitForLoop(thread, seen);
   }
+}
+
+// Returns when a loop after `seen` has started, or the pool stops; at times
+// without a reason.
+void ThreadPool::WaitForLoop(int thread, std::uint32_t seen) {
+  const std::atomic<std::uint64_t>& range = shares_[thread].range;
+  const auto waits = [&] { return LoopOf(range.load()) == seen; };
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (!waits() || stopping_.load()) return;
+    Pause();
+  }
+  asleep_.exchange(true);
+  const std::uint32_t wake = wake_.load();
+  if (waits() && !stopping_.load()) wake_.wait(wake);
 }
 
 }  // namespace holdfast::kernels

@@ -33,7 +33,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(shares_.size()); }
 
   // Calls body(index, thread) once for every index in [0, count), in any order
   // on any thread, `thread` in [0, threads()); returns when all have returned.
@@ -55,31 +55,33 @@ class ThreadPool {
   }
 
   void Run(int count, Task task, const void* body);
-  void WorkerMain(int thread);
+  void RunPart(int first, int count, Task task, const void* body);
   void TakeTasks(int thread);
-  bool EnterLoop();
-  void LeaveLoop();
+  void WorkerMain(int thread);
+  void WaitForLoop(int thread, std::uint32_t seen);
 
   // Threads that write one line of memory by turns wait for each other.
   static constexpr std::size_t kLineBytes = 64;
 
-  // The indices of one thread that nobody has taken.
+  // Indices of one thread: all that it needs to start is in one line.
   struct alignas(kLineBytes) Share {
-    std::atomic<int> next{0};
-    int end = 0;
+    // Number of the loop, next index, end: one word, so that who takes an index
+    // has it of the loop that is running, however late it comes.
+    std::atomic<std::uint64_t> range{0};
+    // Written while the loop has no index left, read by who has taken one.
+    int first = 0;  // what index 0 of the range stands for
+    Task task = nullptr;
+    const void* body = nullptr;
   };
 
-  // Raised for every loop, and to stop.
-  alignas(kLineBytes) std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<bool> stopping_{false};
-  // Written while the gate is closed and empty, read inside it.
-  Task task_ = nullptr;
-  const void* body_ = nullptr;
   std::vector<Share> shares_;
-  // Bit 31: the loop is open; below: workers inside. A worker that comes late
-  // finds it closed and is not waited for.
-  alignas(kLineBytes) std::atomic<std::uint32_t> gate_{0};
-  alignas(kLineBytes) std::vector<std::thread> workers_;
+  std::uint32_t loop_ = 0;  // of the caller
+  alignas(kLineBytes) std::atomic<int> unfinished_{0};
+  // A worker may be asleep, on `wake_`.
+  alignas(kLineBytes) std::atomic<bool> asleep_{false};
+  alignas(kLineBytes) std::atomic<std::uint32_t> wake_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
 };
 
 }  // namespace holdfast::kernels

@@ -29,6 +29,15 @@ TEST(ThreadPoolTest, EveryIndexOnceInEveryLoop) {
   }
 }
 
+// Longer than a loop that the threads share out in one piece.
+TEST(ThreadPoolTest, EveryIndexOnceInALongLoop) {
+  constexpr int kCount = 300'007;
+  ThreadPool pool(2);
+  std::vector<int> hits(kCount);
+  pool.For(kCount, [&](int index, int) { ++hits[index]; });
+  for (const int hit : hits) ASSERT_EQ(hit, 1);
+}
+
 TEST(ThreadPoolTest, LoopSeesWhatThePreviousWrote) {
   ThreadPool pool(4);
   std::vector<long> values(64, 0);
