@@ -59,6 +59,7 @@ int Remnants::Retire(const BlockPool& pool, Sequence& sequence,
   remnant.ids.resize(blocks * kBlockTokens);
   remnant.ids.shrink_to_fit();
   all_.push_back(std::move(remnant));
+  if (all_.size() > kMaxRemnants) all_.pop_front();
   return gone;
 }
 

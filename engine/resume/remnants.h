@@ -22,12 +22,17 @@ struct Remnant {
   AnchorList anchors;           // at least one, none above ids
 };
 
+// However cheap their anchors are: each costs its key ids and a comparison with
+// every prompt.
+inline constexpr int kMaxRemnants = 64;
+
 // Owned and used by the engine thread alone.
 class Remnants {
  public:
   // Keeps those anchors of `sequence` that `elsewhere` does not have and whose
   // rows the index has; returns how many had no rows there. Uses the sequence
-  // up: all it is good for is to be destroyed.
+  // up: all it is good for is to be destroyed. Past kMaxRemnants the one used
+  // longest ago goes.
   int Retire(const BlockPool& pool, Sequence& sequence,
              const AnchorList& elsewhere);
   // The anchors that another conversation holds now are dropped here.

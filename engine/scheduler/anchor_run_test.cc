@@ -317,6 +317,20 @@ TEST_F(AnchorRunTest, OtherConversationsGiveTheirAnchorsUpFirst) {
                AnchorKind::kPromptEnd);
 }
 
+TEST_F(AnchorRunTest, OnlySoManyEarlierConversationsAreKept) {
+  const auto engine = Make(/*blocks=*/2 * kMaxRemnants, 2 * kMaxRemnants);
+  const auto prompt = [](int i) { return SomeIds(257, i); };
+  for (int i = 0; i < kMaxRemnants + 3; ++i) {
+    engine->Run(WithMessages(prompt(i), {200}));
+  }
+  EXPECT_EQ(engine->state().remnants.all().size(),
+            static_cast<std::size_t>(kMaxRemnants));
+  EXPECT_EQ(engine->Run(WithMessages(prompt(1), {200})).result.cache.miss,
+            MissReason::kNoAnchor);
+  ExpectResume(RunChecked(*engine, WithMessages(prompt(10), {200})), 200,
+               AnchorKind::kMessage);
+}
+
 TEST_F(AnchorRunTest, WithoutABudgetTheEndOfAnAnswerIsStillResumed) {
   const auto engine = Make(16, /*anchors=*/0);
   const Ids prompt = SomeIds(1500, 1);
