@@ -56,6 +56,8 @@ constexpr Case kCases[] = {
     {"tiny-qwen35", WeightType::kF32, StateType::kF32, "7d86e97fb6763dd9"},
     {"tiny-qwen35", WeightType::kQ4_K, StateType::kBF16, "8e110942922cecda"},
     {"tiny-qwen35-moe", WeightType::kF32, StateType::kBF16, "6662794d69b08f97"},
+    {"tiny-qwen35-moe", WeightType::kQ4_1, StateType::kBF16,
+     "ec9c36812984adb1"},
     {"tiny-qwen3-next", WeightType::kBF16, StateType::kBF16,
      "2199f032f1cd222b"},
 };

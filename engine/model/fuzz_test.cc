@@ -206,30 +206,39 @@ testing::TinyModelOptions SmallestHybrid(testing::TinyModelOptions tiny) {
   tiny.hybrid.value_heads = 2;
   tiny.hybrid.key_dim = 16;
   tiny.hybrid.mtp_layers = 1;
+  tiny.hybrid.experts = 2;
+  tiny.hybrid.top_k = 1;
   return tiny;
 }
 
 TEST_F(FuzzTest, HybridGguf) {
-  const std::string path = folder_.File("model.gguf");
-  std::size_t header = 0;
-  const std::string good = testing::TinyGguf(SmallestHybrid(tiny_), &header);
-  ASSERT_TRUE(testing::WriteFile(path, good).ok());
-  TryLoad(path);
-  ASSERT_EQ(loads_, 1) << "the unbroken file must load";
-  CutShort(path, path);
-  const std::size_t keys = good.find("qwen35.block_count");
-  const std::size_t tokenizer = good.find("tokenizer.ggml.model");
-  ASSERT_LT(keys, tokenizer);
-  FlipBytes(path, tokenizer, path, keys);
-  const std::size_t tensors = good.find("blk.0.attn_norm.weight");
-  ASSERT_LT(tensors, header);
-  FlipBytes(path, header, path, tensors);
-  EXPECT_GT(errors_, 2000);
-  EXPECT_GT(loads_, 20);
-  errors_ = loads_ = 0;
-  Scribble(path, good.size() - header, path, good);
-  EXPECT_GT(errors_, 0);
-  EXPECT_GT(loads_, 0);
+  for (const char* architecture : {"qwen3_5", "qwen3_5_moe"}) {
+    SCOPED_TRACE(architecture);
+    errors_ = loads_ = 0;
+    testing::TinyModelOptions tiny = SmallestHybrid(tiny_);
+    tiny.architecture = architecture;
+    const std::string path = folder_.File("model.gguf");
+    std::size_t header = 0;
+    const std::string good = testing::TinyGguf(tiny, &header);
+    ASSERT_TRUE(testing::WriteFile(path, good).ok());
+    TryLoad(path);
+    ASSERT_EQ(loads_, 1) << "the unbroken file must load";
+    CutShort(path, path);
+    const std::size_t keys = good.find(".block_count");
+    const std::size_t tokenizer = good.find("tokenizer.ggml.model");
+    ASSERT_LT(keys, tokenizer);
+    FlipBytes(path, tokenizer, path, keys);
+    const std::size_t tensors = good.find("blk.0.ssm_a");
+    ASSERT_LT(tensors, header);
+    FlipBytes(path, std::min(header, tensors + 8 * kTensorBytes), path,
+              tensors);
+    EXPECT_GT(errors_, 2000);
+    EXPECT_GT(loads_, 20);
+    errors_ = loads_ = 0;
+    Scribble(path, good.size() - header, path, good);
+    EXPECT_GT(errors_, 0);
+    EXPECT_GT(loads_, 0);
+  }
 }
 
 TEST_F(FuzzTest, HybridFolders) {
@@ -239,8 +248,6 @@ TEST_F(FuzzTest, HybridFolders) {
     testing::TinyModelOptions tiny = SmallestHybrid(tiny_);
     tiny.architecture = architecture;
     tiny.hybrid.nested = tiny.architecture == "qwen3_5_moe";
-    tiny.hybrid.experts = 2;
-    tiny.hybrid.top_k = 1;
     const std::string path = folder_.File(architecture);
     ASSERT_TRUE(testing::WriteTinyFolder(tiny, path).ok());
     TryLoad(path);

@@ -104,7 +104,7 @@ StatusOr<LoadedModel> LoadGguf(const std::string& path,
   const bool qwen35 = IsQwen35GgufArchitecture(architecture);
   if (!qwen35 && !IsLlamaArchitecture(architecture)) {
     return UnknownArchitecture(path, "general.architecture", architecture,
-                               "llama, qwen2, qwen3, qwen35");
+                               "llama, qwen2, qwen3, qwen35, qwen35moe");
   }
   LlamaConfig llama_config;
   Qwen35Config qwen35_config;

@@ -39,7 +39,7 @@ bool IsQwen35ModelType(const std::string& name) {
 }
 
 bool IsQwen35GgufArchitecture(const std::string& name) {
-  return name == "qwen35";
+  return name == "qwen35" || name == "qwen35moe";
 }
 
 kernels::Status CheckQwen35Config(const Qwen35Config& config,

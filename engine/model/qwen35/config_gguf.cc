@@ -1,4 +1,5 @@
-// Qwen35Config from GGUF metadata, as converters write it for `qwen35`.
+// Qwen35Config from GGUF metadata, as converters write it for `qwen35` and
+// `qwen35moe`.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,25 +14,40 @@ namespace {
 using kernels::Status;
 using kernels::StatusOr;
 
-// Keys below "qwen35." that are read here, or say nothing about the arithmetic
-// of text (rope.dimension_sections: positions of images).
+// Keys below "<architecture>." that are read here, or say nothing about the
+// arithmetic of text (rope.dimension_sections: positions of images).
 constexpr std::string_view kKnownKeys[] = {
-    "attention.head_count",    "attention.head_count_kv",
-    "attention.key_length",    "attention.layer_norm_rms_epsilon",
-    "attention.value_length",  "block_count",
-    "context_length",          "embedding_length",
-    "feed_forward_length",     "full_attention_interval",
-    "nextn_predict_layers",    "rope.dimension_count",
-    "rope.dimension_sections", "rope.freq_base",
-    "ssm.conv_kernel",         "ssm.group_count",
-    "ssm.inner_size",          "ssm.state_size",
-    "ssm.time_step_rank",      "vocab_size",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "expert_count",
+    "expert_feed_forward_length",
+    "expert_shared_feed_forward_length",
+    "expert_used_count",
+    "feed_forward_length",
+    "full_attention_interval",
+    "nextn_predict_layers",
+    "rope.dimension_count",
+    "rope.dimension_sections",
+    "rope.freq_base",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
+    "vocab_size",
 };
 
 class Reader {
  public:
-  explicit Reader(const GgufFile& file) : keys_(file, "qwen35") {
-    config_.architecture = "qwen3_5";
+  Reader(const GgufFile& file, const std::string& architecture)
+      : keys_(file, architecture), is_moe_(architecture == "qwen35moe") {
+    config_.architecture = is_moe_ ? "qwen3_5_moe" : "qwen3_5";
   }
 
   StatusOr<Qwen35Config> Read() {
@@ -40,6 +56,7 @@ class Reader {
     HF_RETURN_IF_ERROR(ReadLayers());
     HF_RETURN_IF_ERROR(ReadAttention());
     HF_RETURN_IF_ERROR(ReadGdn());
+    HF_RETURN_IF_ERROR(ReadFeedForward());
     config_.tied_embeddings = !keys_.HasTensor("output.weight");
     HF_RETURN_IF_ERROR(CheckQwen35Config(config_, keys_.file().path()));
     return std::move(config_);
@@ -50,7 +67,6 @@ class Reader {
     HF_ASSIGN_OR_RETURN(config_.max_context,
                         keys_.NeededSize("context_length"));
     HF_ASSIGN_OR_RETURN(config_.hidden, keys_.NeededSize("embedding_length"));
-    HF_ASSIGN_OR_RETURN(config_.ffn, keys_.NeededSize("feed_forward_length"));
     HF_ASSIGN_OR_RETURN(config_.vocab_size, keys_.VocabSize());
     HF_ASSIGN_OR_RETURN(const double eps,
                         keys_.NeededNumber("attention.layer_norm_rms_epsilon"));
@@ -73,7 +89,7 @@ class Reader {
     for (int i = 0; i < config_.layers; ++i) {
       config_.attention.push_back((i + 1) % interval.value_or(4) == 0);
     }
-    config_.sparse.assign(config_.layers, false);
+    config_.sparse.assign(config_.layers, is_moe_);
     return kernels::OkStatus();
   }
 
@@ -115,14 +131,31 @@ class Reader {
     return kernels::OkStatus();
   }
 
+  Status ReadFeedForward() {
+    if (!is_moe_) {
+      HF_RETURN_IF_ERROR(keys_.RefuseSet("expert_count"));
+      HF_ASSIGN_OR_RETURN(config_.ffn, keys_.NeededSize("feed_forward_length"));
+      return kernels::OkStatus();
+    }
+    HF_ASSIGN_OR_RETURN(config_.experts, keys_.NeededSize("expert_count"));
+    HF_ASSIGN_OR_RETURN(config_.top_k, keys_.NeededSize("expert_used_count"));
+    HF_ASSIGN_OR_RETURN(config_.expert_ffn,
+                        keys_.NeededSize("expert_feed_forward_length"));
+    HF_ASSIGN_OR_RETURN(config_.shared_ffn,
+                        keys_.NeededSize("expert_shared_feed_forward_length"));
+    return kernels::OkStatus();
+  }
+
   GgufConfigReader keys_;
+  bool is_moe_;
   Qwen35Config config_;
 };
 
 }  // namespace
 
 StatusOr<Qwen35Config> Qwen35ConfigFromGguf(const GgufFile& file) {
-  return Reader(file).Read();
+  HF_ASSIGN_OR_RETURN(const std::string architecture, GgufArchitecture(file));
+  return Reader(file, architecture).Read();
 }
 
 }  // namespace holdfast::model

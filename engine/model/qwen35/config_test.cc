@@ -316,6 +316,7 @@ TEST_F(GgufConfigTest, NamesTheKey) {
   };
   EXPECT_THAT(without(9), HasSubstr("qwen35.ssm.conv_kernel is missing"));
   EXPECT_THAT(without(8), HasSubstr("rope.dimension_count is missing"));
+  EXPECT_THAT(without(4), HasSubstr("feed_forward_length is missing"));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// The experts of a layer. No GGUF architecture read here has them: their names
-// are Hugging Face's.
+// The experts of a layer.
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/model/message.h"
 #include "engine/model/qwen35/layer_loader.h"
@@ -19,22 +19,26 @@ StatusOr<std::unique_ptr<Qwen35Experts>> Qwen35LayerLoader::LoadExperts(
     const std::string& prefix) {
   auto experts = std::make_unique<Qwen35Experts>();
   HF_RETURN_IF_ERROR(LoadRouter(prefix, experts.get()));
-  const auto load = [&](const std::string& of, std::int64_t ffn) {
-    return LoadFeedForward(of + "gate_proj.weight", of + "up_proj.weight",
-                           of + "down_proj.weight", ffn);
-  };
-  if (packer_.tensors().Has(prefix + "mlp.experts.gate_up_proj")) {
-    HF_RETURN_IF_ERROR(LoadFusedExperts(prefix, experts.get()));
-  } else {
+  // A format knows one of the two, or which it is shows in the file.
+  const bool one_by_one =
+      names_.expert_prefix != nullptr &&
+      !packer_.tensors().Has(prefix + names_.experts_gate_up);
+  if (one_by_one) {
     for (int e = 0; e < config_.experts; ++e) {
+      const std::string of = Message(prefix, names_.expert_prefix, e);
       HF_ASSIGN_OR_RETURN(
           Qwen35FeedForward expert,
-          load(Message(prefix, "mlp.experts.", e, "."), config_.expert_ffn));
+          LoadFeedForward(of + names_.expert_gate, of + names_.expert_up,
+                          of + names_.expert_down, config_.expert_ffn));
       experts->experts.push_back(std::move(expert));
     }
+  } else {
+    HF_RETURN_IF_ERROR(LoadStackedExperts(prefix, experts.get()));
   }
-  HF_ASSIGN_OR_RETURN(experts->shared,
-                      load(prefix + "mlp.shared_expert.", config_.shared_ffn));
+  HF_ASSIGN_OR_RETURN(
+      experts->shared,
+      LoadFeedForward(prefix + names_.shared_gate, prefix + names_.shared_up,
+                      prefix + names_.shared_down, config_.shared_ffn));
   for (const Qwen35FeedForward& expert : experts->experts) {
     experts->views.push_back({expert.gate_up.get(), expert.down.get()});
   }
@@ -46,28 +50,38 @@ Status Qwen35LayerLoader::LoadRouter(const std::string& prefix,
   TensorMap& tensors = packer_.tensors();
   std::array<WeightTensor, 2> parts;
   HF_ASSIGN_OR_RETURN(
-      parts[0], tensors.TakeMatrix(prefix + "mlp.gate.weight", config_.experts,
+      parts[0], tensors.TakeMatrix(prefix + names_.router, config_.experts,
                                    config_.hidden));
   HF_ASSIGN_OR_RETURN(
-      parts[1], tensors.TakeMatrix(prefix + "mlp.shared_expert_gate.weight", 1,
-                                   config_.hidden));
+      parts[1],
+      tensors.TakeMatrix(prefix + names_.shared_router, 1, config_.hidden));
   HF_ASSIGN_OR_RETURN(experts->router, packer_.Pack(parts));
   return kernels::OkStatus();
 }
 
-// All experts' matrices in two tensors, slowest dimension the expert.
-Status Qwen35LayerLoader::LoadFusedExperts(const std::string& prefix,
-                                           Qwen35Experts* experts) {
+Status Qwen35LayerLoader::LoadStackedExperts(const std::string& prefix,
+                                             Qwen35Experts* experts) {
   const std::int64_t count = config_.experts;
   const std::int64_t ffn = config_.expert_ffn;
   const std::int64_t hidden = config_.hidden;
-  TensorMap& tensors = packer_.tensors();
-  HF_ASSIGN_OR_RETURN(const WeightTensor gate_up,
-                      tensors.TakeShaped(prefix + "mlp.experts.gate_up_proj",
-                                         std::array{count, 2 * ffn, hidden}));
+  const auto take = [&](const char* name, std::int64_t rows,
+                        std::int64_t cols) {
+    return packer_.tensors().TakeShaped(prefix + name,
+                                        std::array{count, rows, cols});
+  };
+  std::vector<WeightTensor> inputs;
+  if (names_.experts_gate_up != nullptr) {
+    HF_ASSIGN_OR_RETURN(WeightTensor gate_up,
+                        take(names_.experts_gate_up, 2 * ffn, hidden));
+    inputs = {std::move(gate_up)};
+  } else {
+    HF_ASSIGN_OR_RETURN(WeightTensor gate,
+                        take(names_.experts_gate, ffn, hidden));
+    HF_ASSIGN_OR_RETURN(WeightTensor up, take(names_.experts_up, ffn, hidden));
+    inputs = {std::move(gate), std::move(up)};
+  }
   HF_ASSIGN_OR_RETURN(const WeightTensor down,
-                      tensors.TakeShaped(prefix + "mlp.experts.down_proj",
-                                         std::array{count, hidden, ffn}));
+                      take(names_.experts_down, hidden, ffn));
   const auto slice = [&](const WeightTensor& all, std::int64_t index) {
     WeightTensor one = all;
     one.rows = all.rows / count;
@@ -76,9 +90,11 @@ Status Qwen35LayerLoader::LoadFusedExperts(const std::string& prefix,
   };
   for (std::int64_t e = 0; e < count; ++e) {
     Qwen35FeedForward expert;
-    const WeightTensor parts[] = {slice(gate_up, e), slice(down, e)};
-    HF_ASSIGN_OR_RETURN(expert.gate_up, packer_.Pack({&parts[0], 1}));
-    HF_ASSIGN_OR_RETURN(expert.down, packer_.Pack({&parts[1], 1}));
+    std::vector<WeightTensor> parts;
+    for (const WeightTensor& input : inputs) parts.push_back(slice(input, e));
+    HF_ASSIGN_OR_RETURN(expert.gate_up, packer_.Pack(parts));
+    const WeightTensor output = slice(down, e);
+    HF_ASSIGN_OR_RETURN(expert.down, packer_.Pack({&output, 1}));
     experts->experts.push_back(std::move(expert));
   }
   return kernels::OkStatus();

@@ -43,8 +43,8 @@ class Qwen35LayerLoader {
                                                        std::int64_t ffn);
   kernels::StatusOr<std::unique_ptr<Qwen35Experts>> LoadExperts(
       const std::string& prefix);
-  kernels::Status LoadFusedExperts(const std::string& prefix,
-                                   Qwen35Experts* experts);
+  kernels::Status LoadStackedExperts(const std::string& prefix,
+                                     Qwen35Experts* experts);
   kernels::Status LoadRouter(const std::string& prefix, Qwen35Experts* experts);
   // The numbers of a tensor of this shape, in `order` of its rows.
   kernels::StatusOr<std::vector<float>> Floats(

@@ -188,6 +188,18 @@ TEST_F(Qwen35LoaderTest, FoldersAndGgufFilesOfTheSameNumbersAreOneModel) {
   }
 }
 
+TEST_F(Qwen35LoaderTest, ExpertsOfAGgufFileAreTheFolders) {
+  tiny_ = *testing::TinyVariant("tiny-qwen35-moe");
+  tiny_.coarse = true;
+  tiny_.hybrid.mtp_layers = 1;
+  const Outcome expected = Run(Folder(tiny_));
+  for (const WeightType type : {WeightType::kBF16, WeightType::kQ8_0}) {
+    SCOPED_TRACE(kernels::WeightTypeName(type));
+    tiny_.type = type;
+    ExpectSame(expected, Run(Gguf(tiny_)));
+  }
+}
+
 TEST_F(Qwen35LoaderTest, NestedConfigurationAndPrefixAreTheSameModel) {
   const Outcome expected = Run(Folder(tiny_));
   tiny_.hybrid.nested = true;
@@ -351,7 +363,7 @@ TEST_F(Qwen35LoaderTest, NamesWhatItKnows) {
   bytes.replace(bytes.find("qwen35"), 6, "qwen95");
   ASSERT_TRUE(testing::WriteFile(path, bytes).ok());
   EXPECT_THAT(ErrorOf(path), AllOf(HasSubstr("'qwen95'"), HasSubstr("llama, "),
-                                   HasSubstr("qwen35")));
+                                   HasSubstr("qwen35, qwen35moe")));
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ Qwen35Names HfQwen35Names(const Qwen35Config& config,
   names.gate = "mlp.gate_proj.weight";
   names.up = "mlp.up_proj.weight";
   names.down = "mlp.down_proj.weight";
+  names.router = "mlp.gate.weight";
+  names.shared_router = "mlp.shared_expert_gate.weight";
+  names.shared_gate = "mlp.shared_expert.gate_proj.weight";
+  names.shared_up = "mlp.shared_expert.up_proj.weight";
+  names.shared_down = "mlp.shared_expert.down_proj.weight";
+  names.experts_gate_up = "mlp.experts.gate_up_proj";
+  names.experts_down = "mlp.experts.down_proj";
+  names.expert_prefix = "mlp.experts.";
+  names.expert_gate = ".gate_proj.weight";
+  names.expert_up = ".up_proj.weight";
+  names.expert_down = ".down_proj.weight";
   return names;
 }
 
@@ -80,6 +91,14 @@ Qwen35Names GgufQwen35Names(const Qwen35Config& config) {
   names.gate = "ffn_gate.weight";
   names.up = "ffn_up.weight";
   names.down = "ffn_down.weight";
+  names.router = "ffn_gate_inp.weight";
+  names.shared_router = "ffn_gate_inp_shexp.weight";
+  names.shared_gate = "ffn_gate_shexp.weight";
+  names.shared_up = "ffn_up_shexp.weight";
+  names.shared_down = "ffn_down_shexp.weight";
+  names.experts_gate = "ffn_gate_exps.weight";
+  names.experts_up = "ffn_up_exps.weight";
+  names.experts_down = "ffn_down_exps.weight";
   names.is_gguf = true;
   return names;
 }

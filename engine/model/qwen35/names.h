@@ -48,6 +48,23 @@ struct Qwen35Names {
   const char* up = nullptr;
   const char* down = nullptr;
 
+  const char* router = nullptr;
+  const char* shared_router = nullptr;
+  const char* shared_gate = nullptr;
+  const char* shared_up = nullptr;
+  const char* shared_down = nullptr;
+  // All experts' matrices in one tensor, slowest dimension the expert: gate and
+  // up joined, or apart.
+  const char* experts_gate_up = nullptr;
+  const char* experts_gate = nullptr;
+  const char* experts_up = nullptr;
+  const char* experts_down = nullptr;
+  // Else each expert's stand behind this and its number, with these names.
+  const char* expert_prefix = nullptr;
+  const char* expert_gate = nullptr;
+  const char* expert_up = nullptr;
+  const char* expert_down = nullptr;
+
   bool is_gguf = false;
   // Hugging Face files store the weights of all norms but the gated one minus
   // 1, A_log and not -exp(A_log), and convolutions as [channels, 1, taps].

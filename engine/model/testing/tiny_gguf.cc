@@ -18,6 +18,7 @@ using kernels::WeightType;
 
 // general.architecture, and how tokenizer.ggml.pre calls its pre-tokenizer.
 std::string Architecture(const TinyModelOptions& options) {
+  if (options.architecture == "qwen3_5_moe") return "qwen35moe";
   return IsHybrid(options) ? "qwen35" : options.architecture;
 }
 const char* PreTokenizer(const TinyModelOptions& options) {
@@ -112,6 +113,17 @@ WeightType TypeOf(const TinyModelOptions& options, const TinyTensor& tensor) {
                                                     : options.type;
 }
 
+void AddTensor(const TinyModelOptions& options, const TinyTensor& tensor,
+               GgufWriter* writer) {
+  WeightType type = TypeOf(options, tensor);
+  std::string bytes = Store(type, tensor.values);
+  if (options.widened) {
+    bytes = Store(WeightType::kF32, Widen(type, bytes));
+    type = WeightType::kF32;
+  }
+  writer->AddTensor(tensor.gguf_name, type, tensor.shape, std::move(bytes));
+}
+
 }  // namespace
 
 std::string TinyGguf(const TinyModelOptions& options,
@@ -125,17 +137,11 @@ std::string TinyGguf(const TinyModelOptions& options,
     AddLlamaConfig(options, &writer);
   }
   AddTokenizer(options, tokenizer, &writer);
-  for (TinyTensor& tensor :
+  for (TinyTensor& made :
        MakeTinyWeights(options, static_cast<int>(tokenizer.tokens.size()))) {
-    ToGgufForm(options, &tensor);
-    const WeightType type = TypeOf(options, tensor);
-    std::string bytes = Store(type, tensor.values);
-    if (options.widened) {
-      bytes = Store(WeightType::kF32, Widen(type, bytes));
+    for (const TinyTensor& tensor : ToGgufForm(options, std::move(made))) {
+      AddTensor(options, tensor, &writer);
     }
-    writer.AddTensor(tensor.gguf_name,
-                     options.widened ? WeightType::kF32 : type, tensor.shape,
-                     std::move(bytes));
   }
   AddRopeDivisors(options, &writer);
   return writer.Finish(header_bytes);

@@ -79,7 +79,9 @@ bool IsHybrid(const TinyModelOptions& options) {
 
 bool IsFolderOnly(const TinyModelOptions& options) {
   return options.type == kernels::WeightType::kF8E4M3 ||
-         (IsHybrid(options) && options.architecture != "qwen3_5");
+         options.architecture == "qwen3_next" ||
+         (options.architecture == "qwen3_5_moe" &&
+          !options.hybrid.fused_experts);
 }
 
 std::string HybridConfigJson(const TinyModelOptions& options,
@@ -110,7 +112,8 @@ std::string HybridConfigJson(const TinyModelOptions& options,
 
 void AddHybridConfig(const TinyModelOptions& options, GgufWriter* writer) {
   const TinyHybridOptions& hybrid = options.hybrid;
-  const std::string prefix = "qwen35.";
+  const bool moe = options.architecture == "qwen3_5_moe";
+  const std::string prefix = moe ? "qwen35moe." : "qwen35.";
   const auto size = [&](const char* key, int value) {
     writer->AddU32(prefix + key, static_cast<std::uint32_t>(value));
   };
@@ -118,7 +121,14 @@ void AddHybridConfig(const TinyModelOptions& options, GgufWriter* writer) {
   if (hybrid.mtp_layers > 0) size("nextn_predict_layers", hybrid.mtp_layers);
   size("context_length", options.max_context);
   size("embedding_length", options.hidden);
-  size("feed_forward_length", options.ffn);
+  if (moe) {
+    size("expert_count", hybrid.experts);
+    size("expert_used_count", hybrid.top_k);
+    size("expert_feed_forward_length", hybrid.expert_ffn);
+    size("expert_shared_feed_forward_length", hybrid.shared_ffn);
+  } else {
+    size("feed_forward_length", options.ffn);
+  }
   size("attention.head_count", options.heads);
   size("attention.head_count_kv", options.kv_heads);
   size("attention.key_length", options.head_dim);

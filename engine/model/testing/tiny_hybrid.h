@@ -14,7 +14,8 @@ namespace holdfast::model::testing {
 
 std::vector<TinyTensor> MakeHybridWeights(const TinyModelOptions& options,
                                           int vocab_size);
-void HybridToGgufForm(const TinyModelOptions& options, TinyTensor* tensor);
+std::vector<TinyTensor> HybridToGgufForm(const TinyModelOptions& options,
+                                         TinyTensor tensor);
 
 std::string HybridConfigJson(const TinyModelOptions& options,
                              const TinyTokenizer& tokenizer);

@@ -60,7 +60,7 @@ class Maker {
     Add("post_attention_layernorm.weight", "post_attention_norm.weight",
         {hidden_}, kNorm);
     if (options_.architecture == "qwen3_5") {
-      MakeFeedForward("mlp.", options_.ffn);
+      MakeFeedForward("mlp.", "", options_.ffn);
     } else {
       MakeExperts();
     }
@@ -114,28 +114,33 @@ class Maker {
         2 * Fan(values));
   }
 
-  void MakeFeedForward(const std::string& of, std::int64_t ffn) {
-    Add(of + "gate_proj.weight", "ffn_gate.weight", {ffn, hidden_},
+  void MakeFeedForward(const std::string& of, const std::string& gguf_ending,
+                       std::int64_t ffn) {
+    const std::string ending = gguf_ending + ".weight";
+    Add(of + "gate_proj.weight", "ffn_gate" + ending, {ffn, hidden_},
         Fan(hidden_));
-    Add(of + "up_proj.weight", "ffn_up.weight", {ffn, hidden_}, Fan(hidden_));
-    Add(of + "down_proj.weight", "ffn_down.weight", {hidden_, ffn}, Fan(ffn));
+    Add(of + "up_proj.weight", "ffn_up" + ending, {ffn, hidden_}, Fan(hidden_));
+    Add(of + "down_proj.weight", "ffn_down" + ending, {hidden_, ffn}, Fan(ffn));
   }
 
   void MakeExperts() {
     const TinyHybridOptions& shape = options_.hybrid;
     const std::int64_t experts = shape.experts;
     const std::int64_t ffn = shape.expert_ffn;
-    Add("mlp.gate.weight", "", {experts, hidden_}, 2 * Fan(hidden_));
-    Add("mlp.shared_expert_gate.weight", "", {1, hidden_}, Fan(hidden_));
-    MakeFeedForward("mlp.shared_expert.", shape.shared_ffn);
+    Add("mlp.gate.weight", "ffn_gate_inp.weight", {experts, hidden_},
+        2 * Fan(hidden_));
+    Add("mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight",
+        {1, hidden_}, Fan(hidden_));
+    MakeFeedForward("mlp.shared_expert.", "_shexp", shape.shared_ffn);
     if (shape.fused_experts) {
-      Add("mlp.experts.gate_up_proj", "", {experts, 2 * ffn, hidden_},
-          Fan(hidden_));
-      Add("mlp.experts.down_proj", "", {experts, hidden_, ffn}, Fan(ffn));
+      Add("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight",
+          {experts, 2 * ffn, hidden_}, Fan(hidden_));
+      Add("mlp.experts.down_proj", "ffn_down_exps.weight",
+          {experts, hidden_, ffn}, Fan(ffn));
       return;
     }
     for (int e = 0; e < experts; ++e) {
-      MakeFeedForward("mlp.experts." + std::to_string(e) + ".", ffn);
+      MakeFeedForward("mlp.experts." + std::to_string(e) + ".", "", ffn);
     }
   }
 
@@ -189,14 +194,8 @@ void TileHeads(const TinyHybridOptions& shape, std::size_t first,
   }
 }
 
-}  // namespace
-
-std::vector<TinyTensor> MakeHybridWeights(const TinyModelOptions& options,
-                                          int vocab_size) {
-  return Maker(options, vocab_size).Make();
-}
-
-void HybridToGgufForm(const TinyModelOptions& options, TinyTensor* tensor) {
+// Norms, decay rates, shapes and the order of heads.
+void ChangeForm(const TinyModelOptions& options, TinyTensor* tensor) {
   const TinyHybridOptions& shape = options.hybrid;
   const std::string& name = tensor->gguf_name;
   std::vector<float>& values = tensor->values;
@@ -228,6 +227,40 @@ void HybridToGgufForm(const TinyModelOptions& options, TinyTensor* tensor) {
       TileHeads(shape, row * cols, dim, &values);
     }
   }
+}
+
+// [expert][gate rows, up rows][cols] becomes two tensors.
+std::vector<TinyTensor> SplitGateUp(const TinyTensor& both) {
+  std::vector<TinyTensor> parts(2);
+  const std::size_t half = both.values.size() / both.shape[0] / 2;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].gguf_name = both.gguf_name;
+    const std::string joined = "gate_up";
+    parts[i].gguf_name.replace(both.gguf_name.find(joined), joined.size(),
+                               i == 0 ? "gate" : "up");
+    parts[i].shape = {both.shape[0], both.shape[1] / 2, both.shape[2]};
+    for (std::int64_t e = 0; e < both.shape[0]; ++e) {
+      const auto first = both.values.begin() + (2 * e + i) * half;
+      parts[i].values.insert(parts[i].values.end(), first, first + half);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<TinyTensor> MakeHybridWeights(const TinyModelOptions& options,
+                                          int vocab_size) {
+  return Maker(options, vocab_size).Make();
+}
+
+std::vector<TinyTensor> HybridToGgufForm(const TinyModelOptions& options,
+                                         TinyTensor tensor) {
+  if (tensor.gguf_name.ends_with("ffn_gate_up_exps.weight")) {
+    return SplitGateUp(tensor);
+  }
+  ChangeForm(options, &tensor);
+  return {std::move(tensor)};
 }
 
 }  // namespace holdfast::model::testing

@@ -36,7 +36,7 @@ struct TinyHybridOptions {
 struct TinyModelOptions {
   // "llama" (smollm pre-tokenizer), "qwen2" (q, k, v biases), "qwen3" (q and
   // k norms; both with qwen2's pre-tokenizer), "qwen3_5", "qwen3_5_moe" or
-  // "qwen3_next" (both in folders alone).
+  // "qwen3_next" (in folders alone).
   std::string architecture = "llama";
   TinyHybridOptions hybrid = {};
   int hidden = 128;
@@ -65,7 +65,8 @@ struct TinyModelOptions {
 
 // Whether the architecture is of the Qwen3.5 family.
 bool IsHybrid(const TinyModelOptions& options);
-// Whether only a folder can hold the model: experts, F8_E4M3.
+// Whether only a folder can hold the model: Qwen3-Next, experts one by one,
+// F8_E4M3.
 bool IsFolderOnly(const TinyModelOptions& options);
 
 // The bytes of a GGUF file. header_bytes, when given, gets the size of what

@@ -94,14 +94,15 @@ std::vector<TinyTensor> MakeTinyWeights(const TinyModelOptions& options,
   return tensors;
 }
 
-void ToGgufForm(const TinyModelOptions& options, TinyTensor* tensor) {
-  if (IsHybrid(options)) {
-    HybridToGgufForm(options, tensor);
-  } else if (options.architecture == "llama" &&
-             (tensor->gguf_name.ends_with("attn_q.weight") ||
-              tensor->gguf_name.ends_with("attn_k.weight"))) {
-    PairRows(options.head_dim, tensor);
+std::vector<TinyTensor> ToGgufForm(const TinyModelOptions& options,
+                                   TinyTensor tensor) {
+  if (IsHybrid(options)) return HybridToGgufForm(options, std::move(tensor));
+  if (options.architecture == "llama" &&
+      (tensor.gguf_name.ends_with("attn_q.weight") ||
+       tensor.gguf_name.ends_with("attn_k.weight"))) {
+    PairRows(options.head_dim, &tensor);
   }
+  return {std::move(tensor)};
 }
 
 }  // namespace holdfast::model::testing

@@ -22,10 +22,11 @@ struct TinyTensor {
 std::vector<TinyTensor> MakeTinyWeights(const TinyModelOptions& options,
                                         int vocab_size);
 
-// Turns a tensor into what GGUF files have under its GGUF name: rows of q and k
-// with rotary pairs side by side for `llama`; for the Qwen3.5 family norms
-// around 1, decay rates, and value heads tiled.
-void ToGgufForm(const TinyModelOptions& options, TinyTensor* tensor);
+// What GGUF files have of a tensor, under their names: rows of q and k with
+// rotary pairs side by side for `llama`; for the Qwen3.5 family norms around 1,
+// decay rates, value heads tiled, and experts' gates and ups apart.
+std::vector<TinyTensor> ToGgufForm(const TinyModelOptions& options,
+                                   TinyTensor tensor);
 
 }  // namespace holdfast::model::testing
 
