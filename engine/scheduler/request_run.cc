@@ -88,13 +88,16 @@ bool RequestRun::Prefill() {
   while (sequence_.rows() < total) {
     if (stop_()) return End(FinishReason::kCancelled), false;
     const int position = sequence_.rows();
-    const int rows =
-        state_.step_size.Next(position, anchors.NextStop() - position);
+    const int wanted = state_.step_size.Next(position, total - position);
+    const int rows = std::min(wanted, anchors.NextStop() - position);
     const auto ids = std::span(request_.prompt).subspan(position, rows);
     const auto step_start = Clock::now();
     const absl::Status status = Step(ids, position + rows == total);
     if (!status.ok()) return Fail(status), false;
-    state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
+    // A step cut short for an anchor says nothing of a full one.
+    if (rows == wanted) {
+      state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
+    }
     result_.cache.computed += rows;
     state_.prefilled += rows;
     result_.cache.anchors_taken += anchors.Reached();
