@@ -1,8 +1,11 @@
 #include "cachesvc/writer/store_writer.h"
 
+#include <chrono>
+#include <deque>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cachesvc/store/testing/store_world.h"
@@ -61,7 +64,17 @@ class StoreWriterTest : public ::testing::Test {
     return job;
   }
   absl::StatusCode Result(std::size_t i) {
-    return results_[i].get_future().get();
+    auto result = results_[i].get_future();
+    if (result.wait_until(Soon()) != std::future_status::ready) {
+      ADD_FAILURE() << "job " << i << " has no result";
+      return absl::StatusCode::kDeadlineExceeded;
+    }
+    return result.get();
+  }
+  // Until the writer has begun the job that was given a gate.
+  void WaitStarted() {
+    EXPECT_EQ(started_.get_future().wait_until(Soon()),
+              std::future_status::ready);
   }
 
   StoreWorld world_;
@@ -92,7 +105,7 @@ TEST_F(StoreWriterTest, AFullQueueDropsAndCounts) {
   StoreWriter writer(*world_.store, options);
   EXPECT_TRUE(writer.Offer(
       Job(MakeAnchor(PromptIds(0, 1, 512)), gate.get_future().share())));
-  started_.get_future().wait();
+  WaitStarted();
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 2, 512)))));
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 3, 512)))));
   EXPECT_FALSE(writer.Offer(Job(MakeAnchor(PromptIds(0, 4, 512)))));
@@ -120,7 +133,7 @@ TEST_F(StoreWriterTest, ABoundInBytes) {
   StoreWriter writer(*world_.store, options);
   EXPECT_TRUE(writer.Offer(
       Job(MakeAnchor(PromptIds(0, 1, 512)), gate.get_future().share())));
-  started_.get_future().wait();
+  WaitStarted();
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 2, 512)))));
   EXPECT_FALSE(writer.Offer(Job(MakeAnchor(PromptIds(0, 3, 512)))));
   gate.set_value();
@@ -132,7 +145,7 @@ TEST_F(StoreWriterTest, StopDropsWhatWaits) {
   StoreWriter writer(*world_.store, {});
   EXPECT_TRUE(writer.Offer(
       Job(MakeAnchor(PromptIds(0, 1, 512)), gate.get_future().share())));
-  started_.get_future().wait();
+  WaitStarted();
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 2, 512)))));
   std::thread stopper([&] { writer.Stop(); });
   EXPECT_EQ(Result(1), absl::StatusCode::kCancelled);
@@ -151,6 +164,11 @@ TEST_F(StoreWriterTest, ASpillEndsTheWaitForTheRate) {
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 1, 512)))));
   EXPECT_TRUE(writer.Offer(Job(MakeAnchor(PromptIds(0, 2, 512)))));
   EXPECT_EQ(Result(0), absl::StatusCode::kOk);  // the first goes at once
+  // A spill that came before the writer took the second would go first.
+  for (const Deadline deadline = Soon(); writer.stats().queued_jobs > 0;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::yield();
+  }
   EXPECT_TRUE(writer.Spill(Job(MakeSession(PromptIds(0, 3, 700), "s"))));
   EXPECT_EQ(Result(1), absl::StatusCode::kOk);
   EXPECT_EQ(Result(2), absl::StatusCode::kOk);
