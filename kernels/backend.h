@@ -244,6 +244,9 @@ struct BackendInfo {
   Exactness exactness = Exactness::kRowInvariant;
   int arithmetic_revision = 0;  // raised when a change alters any result's bits
   int threads = 1;
+  // What else results depend on: library versions and the algorithms chosen so
+  // far. Empty where the revision says it all.
+  std::string choices = {};
 };
 
 class Backend {
@@ -338,6 +341,12 @@ class Backend {
   // Zeroes every row from `first_row` to the block's end.
   virtual void ZeroBlockRows(const KvShape& shape, std::byte* block,
                              int first_row) = 0;
+
+  // ---- moving bytes, in order with the operations ----
+  // Within the backend's memory, between runs that do not overlap.
+  virtual void Copy(const void* from, std::size_t bytes, void* to) = 0;
+  // From the backend's memory to host memory; there after Synchronize.
+  virtual void Read(const void* from, std::size_t bytes, void* to) = 0;
 
   // Waits for everything submitted; the first error since the last call.
   virtual Status Synchronize() = 0;

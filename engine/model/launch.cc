@@ -1,7 +1,5 @@
 #include "engine/model/launch.h"
 
-#include <cstring>
-
 #include "engine/model/message.h"
 
 namespace holdfast::model {
@@ -72,11 +70,12 @@ kernels::Status Launch::Collect(std::span<const SequenceRows> sequences,
 }
 
 void Launch::CopyLastRows(const float* rows, int cols, std::size_t offset,
-                          std::span<const SequenceRows> sequences) const {
+                          std::span<const SequenceRows> sequences,
+                          kernels::Backend& backend) const {
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const std::size_t last = spans_[s].first_row + spans_[s].rows - 1;
-    std::memcpy(sequences[s].sections + offset, rows + last * cols,
-                cols * sizeof(float));
+    backend.Copy(rows + last * cols, cols * sizeof(float),
+                 sequences[s].sections + offset);
   }
 }
 

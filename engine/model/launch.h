@@ -30,7 +30,8 @@ class Launch {
   // Writes the last row of each sequence, of `cols` numbers, at `offset` of its
   // sections.
   void CopyLastRows(const float* rows, int cols, std::size_t offset,
-                    std::span<const SequenceRows> sequences) const;
+                    std::span<const SequenceRows> sequences,
+                    kernels::Backend& backend) const;
 
  private:
   int max_rows_ = 0;

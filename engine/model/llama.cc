@@ -178,9 +178,8 @@ Status Llama::Forward(std::span<const SequenceRows> sequences) {
     Attend(weights_.layers[i], i);
     FeedForward(weights_.layers[i]);
   }
-  HF_RETURN_IF_ERROR(backend_.Synchronize());
   launch_.CopyLastRows(stream_->floats(), config_.hidden, /*offset=*/0,
-                       sequences);
+                       sequences, backend_);
   logits_.Write(sequences, launch_, stream_->floats());
   return backend_.Synchronize();
 }

@@ -1,7 +1,5 @@
 #include "engine/model/logit_writer.h"
 
-#include <cstring>
-
 #include "engine/model/message.h"
 
 namespace holdfast::model {
@@ -32,8 +30,8 @@ kernels::Status LogitWriter::Prepare(const LogitWeights& weights, int hidden,
 
 void LogitWriter::Ask(const float* row, float* out) {
   const std::size_t hidden = hidden_;
-  std::memcpy(rows_->floats() + targets_.size() * hidden, row,
-              hidden * sizeof(float));
+  backend_->Copy(row, hidden * sizeof(float),
+                 rows_->floats() + targets_.size() * hidden);
   targets_.push_back(out);
   if (targets_.size() == kLogitRows) Flush();
 }
@@ -47,8 +45,8 @@ void LogitWriter::Flush() {
                    logits_->floats());
   const std::size_t vocab = vocab_size_;
   for (int i = 0; i < rows; ++i) {
-    std::memcpy(targets_[i], logits_->floats() + i * vocab,
-                vocab * sizeof(float));
+    backend_->Read(logits_->floats() + i * vocab, vocab * sizeof(float),
+                   targets_[i]);
   }
   targets_.clear();
 }

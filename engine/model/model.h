@@ -23,10 +23,10 @@ struct SequenceRows {
   // Block table, entry i for positions [256 i, 256 i + 256); must reach the
   // last id's position. Blocks that get rows must belong to this sequence.
   std::byte* const* blocks = nullptr;
-  // The sequence's live sections (CacheLayout::sections, one after the other,
-  // each at a multiple of 64 bytes: SectionOffsets); read at the start (models
-  // with recurrent state; at position 0 whatever they hold counts as zeros),
-  // written for the last row. Never null.
+  // The sequence's live sections, the backend's memory (CacheLayout::sections,
+  // one after the other, each at a multiple of 64 bytes: SectionOffsets); read
+  // at the start (models with recurrent state; at position 0 whatever they hold
+  // counts as zeros), written for the last row. Never null.
   std::byte* sections = nullptr;
   // vocab_size floats each: for the last row, or for every row; empty: none.
   std::span<float> last_logits;

@@ -102,6 +102,8 @@ void FakeBackend::AddGated(float*, const float*, const float*, int, int, int) {
   NoArithmetic();
 }
 
+void FakeBackend::Copy(const void*, std::size_t, void*) { NoArithmetic(); }
+void FakeBackend::Read(const void*, std::size_t, void*) { NoArithmetic(); }
 void FakeBackend::CopyBlockRows(const kernels::KvShape&, const std::byte* from,
                                 int rows, std::byte* to) {
   const int granules = (rows + kGranuleTokens - 1) / kGranuleTokens;

@@ -60,6 +60,8 @@ class FakeBackend final : public kernels::Backend {
                      int rows, std::byte* to) override;
   void ZeroBlockRows(const kernels::KvShape& shape, std::byte* block,
                      int first_row) override;
+  void Copy(const void*, std::size_t, void*) override;
+  void Read(const void*, std::size_t, void*) override;
   kernels::Status Synchronize() override { return {}; }
 
  private:

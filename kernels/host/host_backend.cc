@@ -112,6 +112,12 @@ class HostBackend final : public Backend {
     ZeroRows(shape, block, first_row);
   }
 
+  void Copy(const void* from, std::size_t bytes, void* to) override {
+    std::memcpy(to, from, bytes);
+  }
+  void Read(const void* from, std::size_t bytes, void* to) override {
+    std::memcpy(to, from, bytes);
+  }
   Status Synchronize() override { return OkStatus(); }
 
  private:

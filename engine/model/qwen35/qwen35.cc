@@ -243,9 +243,8 @@ Status Qwen35::Forward(std::span<const SequenceRows> sequences) {
     RunLayer(layer, attention_index, gdn_index);
     (layer.attention != nullptr ? attention_index : gdn_index) += 1;
   }
-  HF_RETURN_IF_ERROR(backend_.Synchronize());
   launch_.CopyLastRows(stream_->floats(), config_.hidden, layout_.h_last_offset,
-                       sequences);
+                       sequences, backend_);
   logits_.Write(sequences, launch_, stream_->floats());
   return backend_.Synchronize();
 }
