@@ -14,13 +14,22 @@ foreach(folder ${Python_INCLUDE_DIRS})
   list(APPEND header_flags -isystem ${folder})
 endforeach()
 
+# Headers of the CUDA backend: against the emulation's runtime, so that no
+# toolkit is needed.
+set(emulated_flags -DHOLDFAST_CUDA_EMULATION -Wno-unknown-pragmas
+  -I${CMAKE_SOURCE_DIR}/tests/cuda_emulation/include)
+
 set(header_stamps)
 foreach(header ${own_headers})
   set(stamp ${CMAKE_BINARY_DIR}/headers/${header}.stamp)
   get_filename_component(folder ${stamp} DIRECTORY)
   file(MAKE_DIRECTORY ${folder})
+  set(more_flags)
+  if(header MATCHES "^(kernels/cuda|tests/cuda_emulation|tests/gpu)/")
+    set(more_flags ${emulated_flags})
+  endif()
   add_custom_command(OUTPUT ${stamp}
-    COMMAND ${CMAKE_CXX_COMPILER} ${header_flags} -MD -MF ${stamp}.d -MT ${stamp}
+    COMMAND ${CMAKE_CXX_COMPILER} ${header_flags} ${more_flags} -MD -MF ${stamp}.d -MT ${stamp}
             -include ${header} -x c++ /dev/null
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
     DEPENDS ${CMAKE_SOURCE_DIR}/${header} holdfast_proto

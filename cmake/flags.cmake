@@ -24,7 +24,7 @@ endif()
 
 # GCC contracts a*b+c into a fused operation even across intrinsics: cached
 # bytes depend on it not doing so (kernels/host/ARITHMETIC.md).
-add_compile_options(-Wall -Wextra -Werror -ffp-contract=off)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off>")
 if(HOLDFAST_SANITIZE)
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})

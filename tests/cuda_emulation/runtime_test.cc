@@ -1,0 +1,196 @@
+// Device memory, its export to a second process and errors, against a runtime
+// that enforces CUDA's rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/ipc/arena_probe.h"
+#include "kernels/cuda/ipc/device_facts.h"
+#include "kernels/cuda/ipc/ipc_memory.h"
+#include "tests/cuda_emulation/fake_runtime.h"
+
+namespace holdfast::kernels::cuda {
+namespace {
+
+using emulation::CurrentUse;
+using emulation::FailCall;
+using emulation::FakeDevice;
+using emulation::ResetFakeRuntime;
+using ::testing::HasSubstr;
+
+constexpr char kPeer[] = HOLDFAST_IPC_PEER;
+constexpr std::chrono::seconds kDeadline{20};
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ResetFakeRuntime({}); }
+};
+
+TEST_F(RuntimeTest, LargeMemoryIsAloneInItsAllocation) {
+  const auto small = DeviceMemory::Make(1000, "a test");
+  const auto large = DeviceMemory::Make(kDeviceGranule + 1, "a test");
+  ASSERT_TRUE(small.ok() && large.ok());
+  EXPECT_EQ(large->bytes(), 2 * kDeviceGranule);
+  EXPECT_TRUE(ExportMemory(*large).ok());
+  const auto refused = ExportMemory(*small);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("other allocations"));
+}
+
+TEST_F(RuntimeTest, MemoryThatRanOutSaysHowMuchAndForWhat) {
+  FakeDevice device;
+  device.total_bytes = 1 << 20;
+  ResetFakeRuntime(device);
+  const auto memory = DeviceMemory::Make(3 << 20, "a pool");
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(memory.status().message(), HasSubstr("3145728"));
+  EXPECT_THAT(memory.status().message(), HasSubstr("a pool"));
+}
+
+TEST_F(RuntimeTest, AllMemoryGoesBack) {
+  {
+    auto backend = MakeCudaBackend({});
+    ASSERT_TRUE(backend.ok());
+    Limits limits;
+    limits.max_rows = 8;
+    limits.max_cols = 64;
+    limits.max_positions = 256;
+    ASSERT_TRUE((*backend)->Prepare(limits).ok());
+    EXPECT_GT(CurrentUse().allocations, 0);
+  }
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
+// Whatever call fails while the backend is made, the error names it and nothing
+// leaks.
+TEST_F(RuntimeTest, EveryFailedAllocationIsReported) {
+  for (int after = 1; after <= 40; ++after) {
+    ResetFakeRuntime({});
+    {
+      auto backend = MakeCudaBackend({});
+      ASSERT_TRUE(backend.ok());
+      FailCall("cudaMalloc", after, cudaErrorMemoryAllocation);
+      Limits limits;
+      limits.max_rows = 8;
+      limits.max_cols = 64;
+      limits.max_positions = 256;
+      limits.gdn = {1, 1, 32, 32};
+      limits.moe = {2, 1, true, 32, 32};
+      const Status status = (*backend)->Prepare(limits);
+      if (status.ok()) {
+        EXPECT_GT(after, 8);
+        break;
+      }
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+      EXPECT_THAT(status.message(), HasSubstr("device memory for"));
+    }
+    EXPECT_EQ(CurrentUse().allocations, 0) << after;
+  }
+}
+
+TEST_F(RuntimeTest, ADeviceErrorIsReportedAndStays) {
+  auto backend = MakeCudaBackend({});
+  ASSERT_TRUE(backend.ok());
+  const auto buffer = (*backend)->Allocate(1024);
+  ASSERT_TRUE(buffer.ok());
+  FailCall("cudaLaunchKernelEx", 1, cudaErrorIllegalAddress);
+  (*backend)->Add((*buffer)->floats(), (*buffer)->floats(), 1, 16);
+  for (int i = 0; i < 2; ++i) {
+    const Status status = (*backend)->Synchronize();
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.message(), HasSubstr("illegal memory access"));
+  }
+}
+
+TEST_F(RuntimeTest, WithoutADeviceTheReasonIsTheDrivers) {
+  FakeDevice device;
+  device.count_error = cudaErrorInsufficientDriver;
+  ResetFakeRuntime(device);
+  const auto backend = MakeCudaBackend({});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_THAT(backend.status().message(),
+              HasSubstr("driver version is insufficient"));
+  EXPECT_THAT(DeviceFactsJson(kPeer), HasSubstr("\"device\": null"));
+}
+
+TEST_F(RuntimeTest, ProbeChoosesWhatWorks) {
+  const ArenaChoice works = ChooseArena(kPeer, kDeadline);
+  EXPECT_EQ(works.kind, ArenaKind::kCudaIpc) << works.reason;
+  EXPECT_EQ(CurrentUse().allocations, 0);
+
+  FakeDevice device;
+  device.ipc = false;
+  ResetFakeRuntime(device);
+  const ArenaChoice refused = ChooseArena(kPeer, kDeadline);
+  EXPECT_EQ(refused.kind, ArenaKind::kPinned);
+  EXPECT_THAT(refused.reason, HasSubstr("not supported"));
+}
+
+TEST_F(RuntimeTest, APeerThatDoesNotAnswerIsGivenUp) {
+  const ArenaChoice ends = ChooseArena("/bin/true", kDeadline);
+  EXPECT_EQ(ends.kind, ArenaKind::kPinned);
+  // A deadline that is over at once: killed, not waited for.
+  const ArenaChoice late = ChooseArena(kPeer, std::chrono::milliseconds(0));
+  EXPECT_EQ(late.kind, ArenaKind::kPinned);
+  const ArenaChoice absent = ChooseArena("/nonexistent", kDeadline);
+  EXPECT_THAT(absent.reason, HasSubstr("/nonexistent"));
+}
+
+TEST_F(RuntimeTest, EitherSideMayBeKilled) {
+  const Status importer = KillImporter(kPeer, kDeadline);
+  EXPECT_TRUE(importer.ok()) << importer.message();
+  const Status exporter = KillExporter(kPeer, kDeadline);
+  EXPECT_TRUE(exporter.ok()) << exporter.message();
+  EXPECT_EQ(CurrentUse().opened, 0);
+}
+
+TEST_F(RuntimeTest, OwnMemoryAndOtherDevicesAreRefused) {
+  const auto memory = DeviceMemory::Make(kDeviceGranule, "a test");
+  ASSERT_TRUE(memory.ok());
+  auto handle = ExportMemory(*memory);
+  ASSERT_TRUE(handle.ok());
+  EXPECT_EQ(handle->exporter_start, ProcessStart(getpid()));
+  EXPECT_NE(handle->exporter_start, 0u);
+  EXPECT_THAT(ImportedMemory::Open(*handle).status().message(),
+              HasSubstr("same id"));
+  handle->exporter_pid += 1;
+  handle->device.bytes[0] ^= 1;
+  EXPECT_THAT(ImportedMemory::Open(*handle).status().message(),
+              HasSubstr("another device"));
+}
+
+TEST_F(RuntimeTest, PinningIsTriedAndUndone) {
+  EXPECT_TRUE(RegisterSharedMemory().ok());
+  EXPECT_TRUE(RegisterSharedMemory().ok());  // undone: not "already registered"
+  FakeDevice device;
+  device.host_register = false;
+  ResetFakeRuntime(device);
+  EXPECT_EQ(RegisterSharedMemory().code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(RuntimeTest, FactsNameTheDevice) {
+  const std::string facts = DeviceFactsJson(kPeer);
+  EXPECT_THAT(facts, HasSubstr("\"device\": \"emulated device\""));
+  EXPECT_THAT(facts, HasSubstr("\"ipc_round_trip\": \"ok\""));
+  EXPECT_THAT(facts, HasSubstr("\"integrated\": 1"));
+}
+
+TEST_F(RuntimeTest, BudgetOfASharedMemoryIsTheKernels) {
+  const auto shared = DeviceBudget();
+  ASSERT_TRUE(shared.ok());
+  EXPECT_THAT(shared->how, HasSubstr("MemAvailable"));
+  FakeDevice device;
+  device.integrated = false;
+  ResetFakeRuntime(device);
+  const auto own = DeviceBudget();
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(own->bytes, device.total_bytes);
+}
+
+}  // namespace
+}  // namespace holdfast::kernels::cuda
