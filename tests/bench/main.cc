@@ -1,6 +1,5 @@
 // holdfast-bench: kernels against their floors, and models in tokens a second.
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -13,7 +12,6 @@
 #include "CLI/CLI.hpp"
 #include "benchmark/benchmark.h"
 #include "fmt/format.h"
-#include "hwy/targets.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/blas.h"
 #include "tests/bench/cases.h"
@@ -187,26 +185,10 @@ int Model(const ModelBenchOptions& options, const std::string& json_file) {
   return EXIT_FAILURE;
 }
 
-// Keeps kernels and plain reads to one instruction set of this machine.
-// Returns what is wrong with the name; empty: nothing.
-std::string KeepToTarget(const std::string& name) {
-  std::string names;
-  const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
-  for (std::int64_t rest = all; rest != 0; rest &= rest - 1) {
-    const std::int64_t target = rest & -rest;
-    if (name == hwy::TargetName(target)) {
-      hwy::SetSupportedTargetsForTest(target);
-      return "";
-    }
-    names += std::string(names.empty() ? "" : ", ") + hwy::TargetName(target);
-  }
-  return "not of this machine and build, which have " + names;
-}
-
 int Main(int argc, char** argv) {
   KernelOptions kernel_options;
   ModelBenchOptions model_options;
-  std::string json_file, target;
+  std::string json_file;
   CLI::App app("Speed of Holdfast's kernels and models", "holdfast-bench");
   app.require_subcommand(1);
   auto* kernels = app.add_subcommand(
@@ -242,10 +224,6 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   for (auto* command : {kernels, model}) {
     command->add_option("--json", json_file, "file for the results as JSON");
-    command
-        ->add_option("--target", target,
-                     "instruction set to keep to, as the results name it")
-        ->check(KeepToTarget);
   }
   CLI11_PARSE(app, argc, argv);
   int count = 1;
