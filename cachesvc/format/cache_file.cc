@@ -30,31 +30,48 @@ void AddWrites(const std::shared_ptr<File>& file, std::uint64_t& offset,
 
 }  // namespace
 
-absl::Status WriteCacheFile(FileSystem& fs, IoPool& pool,
-                            const std::string& path, FileMeta& meta,
-                            std::span<const std::span<const std::byte>> payload,
-                            std::shared_ptr<const void> keep_alive,
-                            Deadline deadline) {
+absl::StatusOr<std::shared_ptr<IoBatch>> StartCacheFile(
+    FileSystem& fs, IoPool& pool, const std::string& path, FileMeta& meta,
+    std::span<const std::span<const std::byte>> payload,
+    std::shared_ptr<const void> keep_alive, Deadline deadline) {
   meta.payload_bytes = 0;
   for (const auto& part : payload) meta.payload_bytes += part.size();
-  meta.piece_crcs = PieceCrcs(payload);
-  auto encoded = std::make_shared<AlignedBuffer>(EncodeMeta(meta));
+  // The sums' room is known before the sums: they are computed while the disk
+  // reads the same bytes.
+  meta.piece_crcs.assign(
+      (meta.payload_bytes + format::kCrcPiece - 1) / format::kCrcPiece, 0);
+  EncodeMeta(meta);
   auto file = fs.Open(path, OpenMode::kCreate);
   if (!file.ok()) return file.status();
   if (auto s = (*file)->Allocate(meta.file_bytes()); !s.ok()) return s;
   std::vector<IoRequest> requests;
   std::uint64_t offset = meta.meta_bytes;
   for (const auto& part : payload) AddWrites(*file, offset, part, requests);
+  const auto rows = pool.Submit(std::move(requests), std::move(keep_alive));
+  if (!rows.ok()) return rows.status();
+  meta.piece_crcs = PieceCrcs(payload);
+  auto encoded = std::make_shared<AlignedBuffer>(EncodeMeta(meta));
+  requests = {};
   offset = 0;
   AddWrites(*file, offset, encoded->span(), requests);
-  using Both =
-      std::pair<std::shared_ptr<AlignedBuffer>, std::shared_ptr<const void>>;
-  auto memory = std::make_shared<Both>(encoded, std::move(keep_alive));
-  if (auto s = Run(pool, std::move(requests), std::move(memory), deadline);
-      !s.ok()) {
-    return s;
-  }
-  return Run(pool, {IoRequest::Sync(*file)}, nullptr, deadline);
+  auto written = Run(pool, std::move(requests), encoded, deadline);
+  // Also after an error: a caller that may reuse the rows knows that nobody
+  // reads them.
+  auto rows_written = (*rows)->WaitAll(deadline);
+  if (!written.ok()) return written;
+  if (!rows_written.ok()) return rows_written;
+  return pool.Submit({IoRequest::Sync(*file)}, nullptr);
+}
+
+absl::Status WriteCacheFile(FileSystem& fs, IoPool& pool,
+                            const std::string& path, FileMeta& meta,
+                            std::span<const std::span<const std::byte>> payload,
+                            std::shared_ptr<const void> keep_alive,
+                            Deadline deadline) {
+  const auto sync = StartCacheFile(fs, pool, path, meta, payload,
+                                   std::move(keep_alive), deadline);
+  if (!sync.ok()) return sync.status();
+  return (*sync)->WaitAll(deadline);
 }
 
 absl::StatusOr<CacheFile> DecodeCacheFile(std::shared_ptr<File> file,

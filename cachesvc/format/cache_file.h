@@ -18,11 +18,19 @@ namespace holdfast::cachesvc {
 // Requests of at most this size move a file's payload.
 inline constexpr std::uint64_t kIoBytes = std::uint64_t{2} << 20;
 
-// Writes payload, then meta, to a new file `path`, and syncs its data. The
-// parts of `payload` are whole pages, at page boundaries in memory. Sets
-// meta.piece_crcs, payload_bytes and meta_bytes. `keep_alive` owns the
-// payload: when the deadline passes, the disk may still be reading it. On error
-// the file, if there is one, is rubbish: unlink it.
+// Writes payload and meta to a new file `path`; returns once all bytes were
+// taken, with the sync of its data under way: the file is complete when the
+// returned batch has ended well. The parts of `payload` are whole pages, at
+// page boundaries in memory. Sets meta.piece_crcs, payload_bytes and
+// meta_bytes. `keep_alive` owns the payload: when the deadline passes, the disk
+// may still be reading it. On error the file, if there is one, is rubbish:
+// unlink it.
+absl::StatusOr<std::shared_ptr<IoBatch>> StartCacheFile(
+    FileSystem& fs, IoPool& pool, const std::string& path, FileMeta& meta,
+    std::span<const std::span<const std::byte>> payload,
+    std::shared_ptr<const void> keep_alive, Deadline deadline);
+
+// The same, and waits for the sync.
 absl::Status WriteCacheFile(FileSystem& fs, IoPool& pool,
                             const std::string& path, FileMeta& meta,
                             std::span<const std::span<const std::byte>> payload,

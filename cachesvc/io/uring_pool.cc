@@ -109,7 +109,8 @@ class UringPool final : public IoPool {
     if (!fixed_.empty()) {
       const int error = io_uring_register_buffers(
           &ring_, fixed_.data(), static_cast<unsigned>(fixed_.size()));
-      buffers = error == 0 ? fmt::format("{} fixed buffers", fixed_.size())
+      buffers = error == 0 ? fmt::format("{} fixed buffer{}", fixed_.size(),
+                                         fixed_.size() == 1 ? "" : "s")
                            : fmt::format("fixed buffers refused: {}",
                                          std::strerror(-error));
       if (error != 0) fixed_.clear();

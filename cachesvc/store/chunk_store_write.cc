@@ -244,11 +244,10 @@ absl::Status ChunkStore::StageChunk(const ManifestWrite& write, std::size_t i,
   const std::uint64_t bytes = rows.blocks.size() * write.layout.BlockBytes();
   const Deadline deadline =
       StepDeadline() + std::chrono::milliseconds(bytes / kSlowestBytesPerMs);
-  if (auto s = WriteCacheFile(parts_.fs, parts_.pool, chunk.tmp, meta, payload,
-                              write.keep_alive, deadline);
-      !s.ok()) {
-    return s;
-  }
+  auto sync = StartCacheFile(parts_.fs, parts_.pool, chunk.tmp, meta, payload,
+                             write.keep_alive, deadline);
+  if (!sync.ok()) return sync.status();
+  chunk.sync = *std::move(sync);
   chunk.row = ChunkRowOf(meta);
   ++staged.result.chunks_written;
   staged.result.bytes_written += chunk.row.file_bytes;
@@ -295,6 +294,10 @@ absl::Status ChunkStore::StageManifest(const ManifestWrite& write,
                               payload, write.keep_alive, deadline);
       !s.ok()) {
     return s;
+  }
+  for (const Staged::Chunk& chunk : staged.chunks) {
+    if (chunk.sync == nullptr) continue;
+    if (auto s = chunk.sync->WaitAll(StepDeadline()); !s.ok()) return s;
   }
   staged.result.file_key = meta.file_key;
   staged.result.end_position = meta.end_position;

@@ -3,6 +3,7 @@
 #define HOLDFAST_CACHESVC_STORE_STAGED_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct ChunkStore::Staged {
     std::vector<ContentSum> sums;
     bool shared = false;  // in the store already
     std::string tmp;      // written, not yet published
+    // Of its data; the next chunk is written meanwhile.
+    std::shared_ptr<IoBatch> sync;
     bool published = false;
     ChunkRow row;
   };

@@ -93,6 +93,24 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 1)
         self.assertIn("none.gguf", ran.stderr)
 
+    def test_disk(self):
+        out = self.folder / "disk.json"
+        ran = self.bench("disk", "--folder", self.folder, "--chunk-mb", 1, "--chunks", 2,
+                         "--rounds", 1, "--files", 300, "--rows", 2000, "--json", out)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        report = json.loads(out.read_text())
+        self.assertEqual([r["name"] for r in report["bandwidth"]],
+                         ["restore", "spill", "restore", "spill"])
+        self.assertIn("pread/pwrite", report["bandwidth"][3]["pool"])
+        for result in report["bandwidth"]:
+            self.assertGreater(result["ratio"], 0)
+        for result in report["latency"]:
+            self.assertGreater(result["p99_us"], 0)
+            self.assertIn(result["name"], ran.stdout)
+        self.assertGreaterEqual(report["files"], 300)
+        self.assertEqual(report["rows"], 2000)
+        self.assertEqual(list(self.folder.iterdir()), [out])
+
     def test_peer(self):
         peer = self.folder / "llama-bench"
         peer.write_text(FAKE_PEER)

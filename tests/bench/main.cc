@@ -1,4 +1,5 @@
-// holdfast-bench: kernels against their floors, and models in tokens a second.
+// holdfast-bench: kernels against their floors, models in tokens a second, the
+// cache service's disk.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include "tests/bench/blas.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/compare.h"
+#include "tests/bench/disk_bench.h"
 #include "tests/bench/model_bench.h"
 
 namespace holdfast::bench {
@@ -185,11 +187,81 @@ int Model(const ModelBenchOptions& options, const std::string& json_file) {
   return EXIT_FAILURE;
 }
 
+json PrintDisk(const DiskBench& bench) {
+  json report = {{"bandwidth", json::array()}, {"latency", json::array()}};
+  for (const BandwidthResult& r : bench.bandwidth) {
+    fmt::print("{:<8} {:>8.0f} MB/s, raw {:>8.0f} MB/s, ratio {:.2f} ({})\n",
+               r.name, r.mb_per_s, r.raw_mb_per_s, r.ratio, r.pool);
+    report["bandwidth"].push_back({{"name", r.name},
+                                   {"pool", r.pool},
+                                   {"mb_per_s", r.mb_per_s},
+                                   {"raw_mb_per_s", r.raw_mb_per_s},
+                                   {"ratio", r.ratio}});
+  }
+  for (const LatencyResult& r : bench.latency) {
+    fmt::print("{:<30} p50 {:>8.1f} us, p99 {:>8.1f} us ({} samples)\n", r.name,
+               r.p50_us, r.p99_us, r.samples);
+    report["latency"].push_back({{"name", r.name},
+                                 {"p50_us", r.p50_us},
+                                 {"p99_us", r.p99_us},
+                                 {"samples", r.samples}});
+  }
+  fmt::print("start with {} files: {:.2f} s\n", bench.files, bench.start_s);
+  fmt::print(
+      "{} rows: index {:.0f} bytes a row on the disk, {:.0f} in memory; "
+      "catalog {:.0f} bytes a chunk in memory\n",
+      bench.rows, bench.index_bytes_a_row, bench.index_memory_a_row,
+      bench.catalog_memory_a_row);
+  report["files"] = bench.files;
+  report["start_s"] = bench.start_s;
+  report["rows"] = bench.rows;
+  report["index_bytes_a_row"] = bench.index_bytes_a_row;
+  report["index_memory_a_row"] = bench.index_memory_a_row;
+  report["catalog_memory_a_row"] = bench.catalog_memory_a_row;
+  return report;
+}
+
+int Disk(const DiskBenchOptions& options, const std::string& json_file) {
+  const double load = Load();
+  const auto bench = RunDiskBench(options);
+  if (!bench.ok()) {
+    fmt::print(stderr, "{}\n", std::string(bench.status().message()));
+    return EXIT_FAILURE;
+  }
+  json report = PrintDisk(*bench);
+  report["load_before"] = load;
+  if (json_file.empty() || WriteJson(json_file, report)) return EXIT_SUCCESS;
+  return EXIT_FAILURE;
+}
+
+void AddDiskOptions(CLI::App& disk, DiskBenchOptions& options) {
+  disk.add_option("--folder", options.folder,
+                  "on the disk to measure; what is made in it is removed")
+      ->required();
+  disk.add_option("--chunk-mb", options.chunk_mb, "of one chunk file")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  disk.add_option("--chunks", options.chunks, "of one conversation")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  disk.add_option("--rounds", options.rounds, "of the bandwidths")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  disk.add_option("--files", options.files, "of the lookup and the start")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  disk.add_option("--rows", options.rows, "of the index")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
 int Main(int argc, char** argv) {
   KernelOptions kernel_options;
   ModelBenchOptions model_options;
+  DiskBenchOptions disk_options;
   std::string json_file;
-  CLI::App app("Speed of Holdfast's kernels and models", "holdfast-bench");
+  CLI::App app("Speed of Holdfast's kernels, models and disk",
+               "holdfast-bench");
   app.require_subcommand(1);
   auto* kernels = app.add_subcommand(
       "kernels", "every kernel against its floor, in alternating runs");
@@ -222,10 +294,14 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  for (auto* command : {kernels, model}) {
+  auto* disk = app.add_subcommand(
+      "disk", "the cache service's files, beside raw direct I/O");
+  AddDiskOptions(*disk, disk_options);
+  for (auto* command : {kernels, model, disk}) {
     command->add_option("--json", json_file, "file for the results as JSON");
   }
   CLI11_PARSE(app, argc, argv);
+  if (disk->parsed()) return Disk(disk_options, json_file);
   int count = 1;
   benchmark::Initialize(&count, argv);
   return kernels->parsed() ? Kernels(kernel_options, json_file)
