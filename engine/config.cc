@@ -19,6 +19,10 @@ absl::Status Bad(std::string message) {
 absl::Status Config::Validate() const {
   if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
   if (run_dir.empty()) return Bad("--run-dir: must not be empty");
+  if (backend != "auto" && backend != "host" && backend != "cuda") {
+    return Bad(
+        fmt::format("--backend {}: must be auto, host or cuda", backend));
+  }
   if (threads < 0 || threads > kMaxThreads) {
     return Bad(
         fmt::format("--threads {}: must be 0 to {}", threads, kMaxThreads));
@@ -57,6 +61,12 @@ void AddFlags(CLI::App& app, Config& config) {
   app.add_option("--model", config.model, "GGUF file or Hugging Face folder");
   app.add_option("--run-dir", config.run_dir, "folder of the daemons' sockets")
       ->capture_default_str();
+  app.add_option("--backend", config.backend,
+                 "what computes: auto, host or cuda")
+      ->capture_default_str();
+  app.add_flag("--probe", config.probe,
+               "print what the CUDA device is and allows as JSON, and end")
+      ->configurable(false);
   app.add_option("--threads", config.threads, "threads; 0: one per online CPU")
       ->capture_default_str();
   app.add_option("--state-dtype", config.state_dtype,

@@ -16,7 +16,11 @@ struct Config {
   std::string model;
   // Of all daemons' sockets; made with mode 0700.
   std::string run_dir = "/run/holdfast";
-  // Of the backend; 0: one per online CPU. Changes no result.
+  // "auto", "host" or "cuda" (engine/backend/choose_backend.h).
+  std::string backend = "auto";
+  // Print the device's facts as JSON and end.
+  bool probe = false;
+  // Of the host backend; 0: one per online CPU. Changes no result.
   int threads = 0;
   // Type of the cached rows: bf16 takes half the memory; f32 is for comparing
   // with reference implementations.

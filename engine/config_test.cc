@@ -30,6 +30,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
   };
   expect("--model", [](Config& c) { c.model = ""; });
   expect("--run-dir", [](Config& c) { c.run_dir = ""; });
+  expect("--backend gpu", [](Config& c) { c.backend = "gpu"; });
   expect("--threads -1", [](Config& c) { c.threads = -1; });
   expect("--state-dtype f16", [](Config& c) { c.state_dtype = "f16"; });
   expect("--max-context 1", [](Config& c) { c.max_context = 1; });

@@ -32,6 +32,8 @@ absl::StatusOr<Sha256Digest> ComputeFingerprint(
   sha.UpdateField(backend.name)
       .UpdateU64(static_cast<std::uint64_t>(backend.exactness))
       .UpdateU64(static_cast<std::uint64_t>(backend.arithmetic_revision));
+  // Absent where the revision says it all: those fingerprints stay.
+  if (!backend.choices.empty()) sha.UpdateField(backend.choices);
   const CacheLayout& layout = model.layout();
   sha.UpdateU64(kBlockTokens).UpdateU64(layout.grid_tokens);
   sha.UpdateU64(static_cast<std::uint64_t>(model.kv_shape().state_type));

@@ -1,6 +1,7 @@
 // holdfast-engine: the model's process. Loads while the server already answers
 // Status, serves until SIGTERM, drains, ends.
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "engine/backend/choose_backend.h"
 #include "engine/config.h"
 #include "engine/server.h"
 #include "engine/startup.h"
@@ -118,10 +120,15 @@ int Run(const Config& config, SignalWaiter& signals) {
 }
 
 int Main(int argc, char** argv) {
+  if (const auto code = RunProbePeer(argc, argv)) return *code;
   Config config;
   CLI::App app("Holdfast's engine: serves one model by token ids", kName);
   AddFlags(app, config);
   if (const auto code = ParseCommandLine(app, argc, argv)) return *code;
+  if (config.probe) {
+    std::fputs(ProbeJson("/proc/self/exe").c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
   absl::Status status = config.Validate();
   if (status.ok()) status = InitLog("engine", config.log_level);
   if (!status.ok()) return BadConfig(kName, status);

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/backend/choose_backend.h"
 #include "engine/fingerprint.h"
 #include "engine/model/loader.h"
 #include "engine/model_status.h"
 #include "engine/pool/free_memory.h"
 #include "engine/pool/pool_size.h"
 #include "fmt/format.h"
-#include "kernels/host/host_backend.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
@@ -70,16 +70,13 @@ absl::StatusOr<std::unique_ptr<LoadedEngine>> LoadedEngine::Load(
 
 absl::Status LoadedEngine::LoadModel(const Config& config) {
   const auto start = std::chrono::steady_clock::now();
-  auto backend = kernels::MakeHostBackend({.threads = config.threads});
-  if (!backend.ok()) return ToAbslStatus(backend.status());
-  backend_ = *std::move(backend);
+  auto chosen = ChooseBackend(config);
+  if (!chosen.ok()) return chosen.status();
+  spdlog::info("backend name={} target={} reason=\"{}\"",
+               chosen->backend->info().name, chosen->backend->info().target,
+               chosen->reason);
+  backend_ = std::move(chosen->backend);
   const kernels::BackendInfo& machine = backend_->info();
-  if (machine.exactness != kernels::Exactness::kRowInvariant) {
-    return absl::UnimplementedError(fmt::format(
-        "backend {} is not row invariant: resumes on grid lines alone are not "
-        "implemented",
-        machine.name));
-  }
   SelfTests self_tests;
   const auto kernels_test = SelfTestKernels(*backend_);
   if (!kernels_test.ok()) return kernels_test.status();

@@ -1,0 +1,42 @@
+#include "engine/backend/choose_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace holdfast::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<ChosenBackend> Choose(const std::string& backend) {
+  Config config;
+  config.backend = backend;
+  return ChooseBackend(config);
+}
+
+// Machines that build and test have no device that serves; where one is, the
+// choice is another and these say nothing.
+TEST(ChooseBackend, AutoTakesTheHostAndSaysWhy) {
+  const auto chosen = Choose("auto");
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->backend->info().name, "host");
+  EXPECT_THAT(chosen->reason, HasSubstr("no CUDA device that can serve: "));
+}
+
+TEST(ChooseBackend, CudaIsNeverReplaced) {
+  const auto chosen = Choose("cuda");
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_THAT(std::string(chosen.status().message()),
+              HasSubstr("--backend cuda: "));
+}
+
+TEST(ChooseBackend, ProbeIsAnObjectWithAReason) {
+  const std::string json = ProbeJson("/proc/self/exe");
+  EXPECT_THAT(json, HasSubstr("\"device\": "));
+  char program[] = "holdfast-engine";
+  char* arguments[] = {program, nullptr};
+  EXPECT_FALSE(RunProbePeer(1, arguments).has_value());
+}
+
+}  // namespace
+}  // namespace holdfast::engine
