@@ -143,6 +143,14 @@ void TimedBackend::ZeroBlockRows(const kernels::KvShape& shape,
   backend_.ZeroBlockRows(shape, block, first_row);
 }
 
+void TimedBackend::Copy(const void* from, std::size_t bytes, void* to) {
+  backend_.Copy(from, bytes, to);
+}
+
+void TimedBackend::Read(const void* from, std::size_t bytes, void* to) {
+  backend_.Read(from, bytes, to);
+}
+
 Status TimedBackend::Synchronize() { return backend_.Synchronize(); }
 
 }  // namespace holdfast::bench

@@ -74,6 +74,8 @@ class TimedBackend final : public kernels::Backend {
                      int rows, std::byte* to) override;
   void ZeroBlockRows(const kernels::KvShape& shape, std::byte* block,
                      int first_row) override;
+  void Copy(const void* from, std::size_t bytes, void* to) override;
+  void Read(const void* from, std::size_t bytes, void* to) override;
   kernels::Status Synchronize() override;
 
  private:
