@@ -109,6 +109,13 @@ class Device {
     threadIdx = index;
   }
 
+  // Whether an asynchronous copy happens when it is asked for, or waits until
+  // it must: both are allowed.
+  bool CopyNow() {
+    if (order_ == Order::kShuffled) return (random_() & 1) != 0;
+    return order_ == Order::kDescending;
+  }
+
   Thread& thread() { return *current_; }
   Warp& warp() { return warps_[current_number_ / kWarpLanes]; }
   void* shared() { return shared_.get(); }
@@ -173,15 +180,33 @@ class Device {
     const auto order = Ordered(threads);
     while (done < threads) {
       bool progressed = false;
-      for (const int i : order) {
-        if (threads_[i]->state != State::kReady) continue;
-        progressed = true;
-        Resume(i);
-        if (threads_[i]->state == State::kDone) ++done;
-        if (threads_[i]->state == State::kAtBlock) Arrive(threads);
+      if (order_ == Order::kAscending) {
+        progressed = Pass(order, threads, &done);
+      } else {
+        // A warp runs as far ahead of the others as barriers let it.
+        for (const int warp : Ordered(threads / kWarpLanes)) {
+          std::vector<int> lanes;
+          for (const int i : order) {
+            if (i / kWarpLanes == warp) lanes.push_back(i);
+          }
+          while (Pass(lanes, threads, &done)) progressed = true;
+        }
       }
       if (!progressed) Fatal("a barrier that not all threads reach");
     }
+  }
+
+  // Runs each of these that can go on, once; whether any could.
+  bool Pass(const std::vector<int>& order, int threads, int* done) {
+    bool progressed = false;
+    for (const int i : order) {
+      if (threads_[i]->state != State::kReady) continue;
+      progressed = true;
+      Resume(i);
+      if (threads_[i]->state == State::kDone) ++*done;
+      if (threads_[i]->state == State::kAtBlock) Arrive(threads);
+    }
+    return progressed;
   }
 
   void Resume(int i) {
@@ -269,6 +294,10 @@ void* ExchangeSlot(int lane) {
 void NextExchange() { Device::Get().thread().turn ^= 1; }
 
 void CopyAsync(void* to, const void* from, std::size_t bytes) {
+  if (Device::Get().CopyNow()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   Device::Get().thread().open_group.push_back({to, from, bytes});
 }
 

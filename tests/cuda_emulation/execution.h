@@ -5,8 +5,9 @@
 // order of running is another (SetOrder).
 //
 // Stricter than a device: shared memory starts as NaN, asynchronous copies
-// happen no earlier than the wait for them, a barrier that some threads do not
-// reach is fatal, and so is a warp operation of fewer than 32 lanes.
+// happen at once or no earlier than the wait for them (as the order is), a
+// barrier that some threads do not reach is fatal, and so is a warp operation
+// of fewer than 32 lanes.
 //
 // Included by the fake cuda_runtime.h; for one host thread at a time.
 #ifndef HOLDFAST_TESTS_CUDA_EMULATION_EXECUTION_H_
@@ -53,7 +54,9 @@ inline dim3 gridDim;
 namespace holdfast::emulation {
 
 enum class Order { kAscending, kDescending, kShuffled };
-// In which order blocks, and threads in a block, run.
+// In which order blocks, and threads in a block, run. Ascending: warps side by
+// side, asynchronous copies late. Descending: each warp as far ahead as
+// barriers let it, copies early. Shuffled: the same by chance.
 void SetOrder(Order order, std::uint64_t seed = 0);
 
 // Runs `body` once for each thread of each block.
@@ -74,7 +77,7 @@ inline constexpr std::size_t kExchangeBytes = 64;
 void* ExchangeSlot(int lane);
 void NextExchange();  // by every lane, after it has read
 
-// Copies that are done when the lane waits for them.
+// Copies that are done at the latest when the lane waits for them.
 void CopyAsync(void* to, const void* from, std::size_t bytes);
 void CommitCopies();
 void WaitCopies(int groups_left);
