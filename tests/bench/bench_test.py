@@ -88,6 +88,18 @@ class ProgramTest(unittest.TestCase):
             self.assertLessEqual(sum(shares), 1)
             self.assertIn("GatedDeltaNet", ran.stdout)
 
+    def test_target(self):
+        out = self.folder / "kernels.json"
+        words = ("kernels", "--filter", "^rows/.*RmsNorm", "--rounds", 1, "--min-seconds", 0.001,
+                 "--json", out)
+        self.assertEqual(self.bench(*words).returncode, 0)
+        best = json.loads(out.read_text())["target"]
+        self.assertEqual(self.bench(*words, "--target", best).returncode, 0)
+        self.assertEqual(json.loads(out.read_text())["target"], best)
+        ran = self.bench(*words, "--target", "abacus")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn(best, ran.stderr)
+
     def test_model_that_is_not_there(self):
         ran = self.bench("model", "--model", self.folder / "none.gguf")
         self.assertEqual(ran.returncode, 1)

@@ -1,6 +1,7 @@
 // holdfast-bench: kernels against their floors, models in tokens a second, the
 // cache service's disk.
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "CLI/CLI.hpp"
 #include "benchmark/benchmark.h"
 #include "fmt/format.h"
+#include "hwy/targets.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/blas.h"
 #include "tests/bench/cases.h"
@@ -255,11 +257,27 @@ void AddDiskOptions(CLI::App& disk, DiskBenchOptions& options) {
       ->capture_default_str();
 }
 
+// Keeps kernels and plain reads to one instruction set of this machine.
+// Returns what is wrong with the name; empty: nothing.
+std::string KeepToTarget(const std::string& name) {
+  std::string names;
+  const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
+  for (std::int64_t rest = all; rest != 0; rest &= rest - 1) {
+    const std::int64_t target = rest & -rest;
+    if (name == hwy::TargetName(target)) {
+      hwy::SetSupportedTargetsForTest(target);
+      return "";
+    }
+    names += std::string(names.empty() ? "" : ", ") + hwy::TargetName(target);
+  }
+  return "not of this machine and build, which have " + names;
+}
+
 int Main(int argc, char** argv) {
   KernelOptions kernel_options;
   ModelBenchOptions model_options;
   DiskBenchOptions disk_options;
-  std::string json_file;
+  std::string json_file, target;
   CLI::App app("Speed of Holdfast's kernels, models and disk",
                "holdfast-bench");
   app.require_subcommand(1);
@@ -299,6 +317,12 @@ int Main(int argc, char** argv) {
   AddDiskOptions(*disk, disk_options);
   for (auto* command : {kernels, model, disk}) {
     command->add_option("--json", json_file, "file for the results as JSON");
+  }
+  for (auto* command : {kernels, model}) {
+    command
+        ->add_option("--target", target,
+                     "instruction set to keep to, as the results name it")
+        ->check(KeepToTarget);
   }
   CLI11_PARSE(app, argc, argv);
   if (disk->parsed()) return Disk(disk_options, json_file);

@@ -60,11 +60,11 @@ def parse_peer(report: list) -> Speeds:
     return speeds
 
 
-def measure_ours(bench: Path, model: Path, threads: int) -> dict:
+def measure_ours(bench: Path, model: Path, threads: int, target: str | None) -> dict:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         run([bench, "model", "--model", model, "--threads", threads, "--prompt", PROMPT,
              "--generate", GENERATE, "--depth", ",".join(map(str, DEPTHS)),
-             "--json", file.name])
+             "--json", file.name, *(["--target", target] if target else [])])
         return json.load(file)
 
 
@@ -121,11 +121,12 @@ def render(report: dict) -> str:
     return "\n".join(lines)
 
 
-def compare(bench: Path, llama_bench: Path, model: Path, threads: int, rounds: int) -> dict:
+def compare(bench: Path, llama_bench: Path, model: Path, threads: int, rounds: int,
+            target: str | None) -> dict:
     load_before = os.getloadavg()[0]
     measured, ours, peer = [], {}, []
     for number in range(1, rounds + 1):
-        ours = measure_ours(bench, model, threads)
+        ours = measure_ours(bench, model, threads, target)
         peer = measure_peer(llama_bench, model, threads)
         measured.append(Round(parse_ours(ours), parse_peer(peer)))
         print(f"round {number} of {rounds}", file=sys.stderr)
@@ -148,6 +149,8 @@ def main(argv: list[str]) -> int:
                         metavar="FILE", help="a GGUF file; default: the demo model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--target", help="instruction set that Holdfast keeps to (AVX2, ...); "
+                        "llama.cpp has the one it was built for")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
     parser.add_argument("--bin-dir", type=Path, default=paths.RELEASE_BIN, metavar="DIR")
     args = parser.parse_args(argv)
@@ -155,7 +158,7 @@ def main(argv: list[str]) -> int:
         if args.rounds < 1 or args.threads < 1:
             raise PeerError("--rounds and --threads are at least 1")
         report = compare(paths.program(args.bin_dir, "holdfast-bench"), args.llama_bench,
-                         args.model, args.threads, args.rounds)
+                         args.model, args.threads, args.rounds, args.target)
     except (PeerError, paths.SetupError) as error:
         print(f"bench-peer: {error}", file=sys.stderr)
         return 1
