@@ -16,6 +16,10 @@ absl::Status Bad(std::string message) {
 
 }  // namespace
 
+const char* ExactnessName(kernels::Exactness exactness) {
+  return exactness == kernels::Exactness::kGrid ? "grid" : "row_invariant";
+}
+
 absl::Status Config::Validate() const {
   if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
   if (run_dir.empty()) return Bad("--run-dir: must not be empty");
@@ -30,6 +34,10 @@ absl::Status Config::Validate() const {
   if (state_dtype != "bf16" && state_dtype != "f32") {
     return Bad(
         fmt::format("--state-dtype {}: must be bf16 or f32", state_dtype));
+  }
+  if (exactness != "row_invariant" && exactness != "grid") {
+    return Bad(fmt::format("--exactness {}: must be row_invariant or grid",
+                           exactness));
   }
   if (max_context < 0 || max_context == 1) {
     return Bad(
@@ -71,6 +79,11 @@ void AddFlags(CLI::App& app, Config& config) {
       ->capture_default_str();
   app.add_option("--state-dtype", config.state_dtype,
                  "type of cached rows: bf16 or f32")
+      ->capture_default_str();
+  app.add_option("--exactness", config.exactness,
+                 "row_invariant: any split of a prompt gives the same bits; "
+                 "grid: for tests, only whole chunks from grid lines do, and "
+                 "decode perturbs the last bits")
       ->capture_default_str();
   app.add_option("--max-context", config.max_context,
                  "tokens of the longest conversation; 0: the model's limit")

@@ -11,6 +11,9 @@
 
 namespace holdfast::engine {
 
+// As --exactness takes it: row_invariant, grid.
+const char* ExactnessName(kernels::Exactness exactness);
+
 struct Config {
   // A GGUF file or a Hugging Face folder.
   std::string model;
@@ -25,6 +28,9 @@ struct Config {
   // Type of the cached rows: bf16 takes half the memory; f32 is for comparing
   // with reference implementations.
   std::string state_dtype = "bf16";
+  // row_invariant: any split of a prompt is exact. grid: behaves as a grid
+  // backend and perturbs decode, to test what holds on one.
+  std::string exactness = "row_invariant";
   // Tokens of the longest conversation; 0: the model's own limit.
   int max_context = 0;
   // Size of the block pool; at most one of the two. Neither: one conversation
@@ -51,6 +57,10 @@ struct Config {
   kernels::StateType state_type() const {
     return state_dtype == "f32" ? kernels::StateType::kF32
                                 : kernels::StateType::kBF16;
+  }
+  kernels::Exactness exactness_level() const {
+    return exactness == "grid" ? kernels::Exactness::kGrid
+                               : kernels::Exactness::kRowInvariant;
   }
   std::string socket_path() const { return run_dir + "/engine.sock"; }
 };

@@ -33,6 +33,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
   expect("--backend gpu", [](Config& c) { c.backend = "gpu"; });
   expect("--threads -1", [](Config& c) { c.threads = -1; });
   expect("--state-dtype f16", [](Config& c) { c.state_dtype = "f16"; });
+  expect("--exactness row", [](Config& c) { c.exactness = "row"; });
   expect("--max-context 1", [](Config& c) { c.max_context = 1; });
   expect("--pool-tokens 0", [](Config& c) { c.pool_tokens = 0; });
   expect("--pool-gb -1", [](Config& c) { c.pool_gb = -1; });
@@ -48,13 +49,17 @@ TEST(ConfigTest, FlagsFillTheStruct) {
   Config config;
   CLI::App app;
   AddFlags(app, config);
-  app.parse("--model m.gguf --pool-tokens 4096 --debug --state-dtype f32");
+  EXPECT_EQ(config.exactness_level(), kernels::Exactness::kRowInvariant);
+  app.parse(
+      "--model m.gguf --pool-tokens 4096 --debug --state-dtype f32 "
+      "--exactness grid");
   EXPECT_EQ(config.model, "m.gguf");
   EXPECT_EQ(config.pool_tokens, 4096u);
   EXPECT_FALSE(config.pool_gb.has_value());
   EXPECT_TRUE(config.debug);
   EXPECT_EQ(config.resident_bytes(), 2684354560u);
   EXPECT_EQ(config.state_type(), kernels::StateType::kF32);
+  EXPECT_EQ(config.exactness_level(), kernels::Exactness::kGrid);
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ class MainTest : public ::testing::Test {
       if (!called.ok()) return stub;
     } while (status.state() != v1::EngineStatus::SERVING);
     EXPECT_EQ(status.pid(), static_cast<std::uint32_t>(child_));
+    exactness_ = status.exactness();
     return stub;
   }
   static v1::GenerateRequest Request(int max_tokens) {
@@ -113,6 +114,7 @@ class MainTest : public ::testing::Test {
   model::testing::TempFolder folder_;
   const std::string model_ = folder_.File("tiny.gguf");
   pid_t child_ = -1;
+  std::string exactness_;  // as the last Serving() was told
 };
 
 TEST_F(MainTest, BadConfigurationsEndWith78) {
@@ -125,6 +127,16 @@ TEST_F(MainTest, BadConfigurationsEndWith78) {
       78);
   EXPECT_THAT(Log(), HasSubstr("--max-context 1024"));
   EXPECT_FALSE(SocketExists());
+}
+
+TEST_F(MainTest, SaysItsExactness) {
+  for (const std::string mode : {"row_invariant", "grid"}) {
+    Start({"--model", model_, "--exactness=" + mode});
+    Serving();
+    EXPECT_EQ(exactness_, mode);
+    EXPECT_THAT(Log(), HasSubstr("exactness=" + mode));
+    EXPECT_EQ(End(SIGTERM), 0);
+  }
 }
 
 TEST_F(MainTest, AModelThatCannotBeLoadedEndsWith1) {

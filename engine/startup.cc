@@ -22,6 +22,13 @@ namespace {
 
 // Rows of the longest step: work space of the forward pass.
 constexpr int kMaxStepRows = 512;
+// On a grid backend, where a step is a whole chunk.
+constexpr int kChunkRows = 1024;
+
+int StepRows(const kernels::BackendInfo& backend) {
+  return backend.exactness == kernels::Exactness::kRowInvariant ? kMaxStepRows
+                                                                : kChunkRows;
+}
 
 v1::CacheServiceLink::State ToProto(attach::AttachLink::State state) {
   switch (state) {
@@ -83,11 +90,16 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
   self_tests.kernels = *kernels_test;
   auto loaded = model::LoadModel(config.model, *backend_,
                                  {.state_type = config.state_type(),
-                                  .max_rows = kMaxStepRows,
+                                  .max_rows = StepRows(machine),
                                   .max_context = config.max_context});
   if (!loaded.ok()) return ToAbslStatus(loaded.status());
   model_ = std::move(loaded->model);
   tokenizer_ = std::move(loaded->tokenizer);
+  if (model_->layout().grid_tokens > kChunkRows) {
+    return absl::UnimplementedError(
+        fmt::format("a grid of {} tokens: steps have at most {} rows",
+                    model_->layout().grid_tokens, kChunkRows));
+  }
   const auto model_test = SelfTestModel(*model_, *backend_);
   if (!model_test.ok()) return model_test.status();
   self_tests.model = *model_test;
@@ -98,10 +110,12 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
   const model::ModelInfo& info = model_->info();
   spdlog::info(
       "model loaded name={} architecture={} layers={} hidden={} vocabulary={} "
-      "weights_bytes={} backend={} target={} threads={} revision={} "
+      "weights_bytes={} backend={} target={} exactness={} threads={} "
+      "revision={} "
       "self_test={} fingerprint={} seconds={:.2f}",
       info.name, info.architecture, info.layers, info.hidden, info.vocab_size,
-      info.weight_bytes, machine.name, machine.target, machine.threads,
+      info.weight_bytes, machine.name, machine.target,
+      ExactnessName(machine.exactness), machine.threads,
       machine.arithmetic_revision, ToHex(self_tests.kernels),
       ToHex(fingerprint_),
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -153,7 +167,7 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
           .fingerprint = fingerprint_,
           .eos_ids = {tokenizer_.eos_ids.begin(), tokenizer_.eos_ids.end()},
           .max_context = max_context_,
-          .max_rows = kMaxStepRows,
+          .max_rows = StepRows(backend_->info()),
           .anchor_bytes = config.resident_bytes()});
   scheduler_ = std::make_unique<Scheduler>(
       std::move(state),
@@ -169,7 +183,7 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   status.set_fingerprint(fingerprint_.data(), fingerprint_.size());
   status.set_backend(
       fmt::format("{} ({})", backend_->info().name, backend_->info().target));
-  status.set_exactness("row_invariant");
+  status.set_exactness(ExactnessName(backend_->info().exactness));
   status.set_max_context_tokens(max_context_);
   status.set_vocab_size(info.vocab_size);
   status.mutable_eos_ids()->Add(tokenizer_.eos_ids.begin(),

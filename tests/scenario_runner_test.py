@@ -181,6 +181,25 @@ class ClientTest(unittest.TestCase):
         again = checks.as_client(message, ["reserialize_tools"])["tool_calls"][0]["function"]
         self.assertEqual(again["arguments"], '{\n "a": 2,\n "b": 1\n}')
 
+    def test_only_tokens_are_promised_behind_session_rows(self):
+        got, other = served(), served(digests=dict.fromkeys(checks.DIGESTS, "other"))
+        self.assertEqual(len(checks.digest_problems("x", got, other)), 3)
+        got.holdfast["digests"]["taint"] = 10
+        self.assertEqual(len(checks.digest_problems("x", got, other)), 3)
+        got.holdfast["digests"]["taint"] = 9
+        self.assertEqual(checks.digest_problems("x", got, other), [])
+        other.holdfast["output_ids"] = [2]
+        self.assertEqual(len(checks.digest_problems("x", got, other)), 1)
+
+    def test_expectations_on_a_grid_engine(self):
+        expect = {"status": 200, "cached_tokens": {"min": 5}}
+        step = chat(expect=expect, expect_grid={"cached_tokens": {"max": 0}})
+        merged = {"status": 200, "cached_tokens": {"max": 0}}
+        steps = schema.for_grid([step, {"op": "parallel", "steps": [[step]]}])
+        self.assertEqual(steps[0]["expect"], merged)
+        self.assertEqual(steps[1]["steps"][0][0]["expect"], merged)
+        self.assertEqual(step["expect"], expect)
+
     def test_steps_that_others_are_compared_with(self):
         self.assertEqual(run._compared_ids([
             chat(id="a"), {"op": "parallel", "steps": [[chat(id="b", expect={"same_as": "a"})]]},

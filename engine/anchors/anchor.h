@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/pool/provenance.h"
+
 namespace holdfast::engine {
 
 // Why an anchor was taken, or what was resumed at.
@@ -23,6 +25,7 @@ const char* AnchorKindName(AnchorKind kind);
 struct Anchor {
   int position = 0;  // rows below it
   AnchorKind kind = AnchorKind::kLine;
+  Provenance provenance = Provenance::kGrid;
   // As a model takes them (SectionOffsets). The slot's: AnchorSlots.
   const std::byte* sections = nullptr;
 };

@@ -31,15 +31,17 @@ AnchorSlots::AnchorSlots(SectionBuffers* buffers, int capacity)
     : buffers_(*buffers), capacity_(capacity) {}
 
 AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
-                            const std::byte* sections) {
+                            Provenance provenance, const std::byte* sections) {
   if (full()) return nullptr;
   SectionBuffers::Buffer buffer = buffers_.Take();
   if (buffer == nullptr) return nullptr;
   std::memcpy(buffer.get(), sections, buffers_.section_bytes());
   ++live_;
   ++taken_[static_cast<std::size_t>(kind)];
-  const Anchor anchor{
-      .position = position, .kind = kind, .sections = buffer.get()};
+  const Anchor anchor{.position = position,
+                      .kind = kind,
+                      .provenance = provenance,
+                      .sections = buffer.get()};
   // The buffer goes back with the anchor, by its owner.
   struct Held {
     Anchor anchor;

@@ -43,7 +43,8 @@ class AnchorSlots {
   // An anchor that holds a copy of `sections`; its slot is free again when the
   // last reference goes. Null when all slots are taken or the machine has no
   // memory for one more.
-  AnchorRef Take(int position, AnchorKind kind, const std::byte* sections);
+  AnchorRef Take(int position, AnchorKind kind, Provenance provenance,
+                 const std::byte* sections);
 
  private:
   SectionBuffers& buffers_;

@@ -93,18 +93,21 @@ TEST(AnchorSlotsTest, AnAnchorIsACopyAndGivesItsSlotBack) {
   SectionBuffers buffers(128);
   AnchorSlots slots(&buffers, 2);
   std::vector<std::byte> sections(128, std::byte{7});
-  AnchorRef first = slots.Take(10, AnchorKind::kLine, sections.data());
+  AnchorRef first =
+      slots.Take(10, AnchorKind::kLine, Provenance::kGrid, sections.data());
   ASSERT_NE(first, nullptr);
   sections.assign(128, std::byte{8});
   EXPECT_EQ(first->sections[127], std::byte{7});
   const AnchorRef second =
-      slots.Take(20, AnchorKind::kMessage, sections.data());
+      slots.Take(20, AnchorKind::kMessage, Provenance::kGrid, sections.data());
   ASSERT_NE(second, nullptr);
   EXPECT_TRUE(slots.full());
-  EXPECT_EQ(slots.Take(30, AnchorKind::kLine, sections.data()), nullptr);
+  EXPECT_EQ(
+      slots.Take(30, AnchorKind::kLine, Provenance::kGrid, sections.data()),
+      nullptr);
   first.reset();
   EXPECT_EQ(slots.live(), 1);
-  first = slots.Take(30, AnchorKind::kLine, sections.data());
+  first = slots.Take(30, AnchorKind::kLine, Provenance::kGrid, sections.data());
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->sections[0], std::byte{8});
   EXPECT_EQ(slots.taken(AnchorKind::kLine), 2u);
@@ -126,7 +129,8 @@ TEST(AnchorListTest, IsSearchedByPosition) {
   AnchorSlots slots(&buffers, 4);
   const std::vector<std::byte> sections(64);
   const auto take = [&](int position) {
-    return slots.Take(position, AnchorKind::kLine, sections.data());
+    return slots.Take(position, AnchorKind::kLine, Provenance::kGrid,
+                      sections.data());
   };
   AnchorList anchors;
   EXPECT_EQ(DeepestAnchor(anchors, 100), nullptr);

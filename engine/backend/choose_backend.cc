@@ -16,9 +16,9 @@
 namespace holdfast::engine {
 namespace {
 
-// Of a CUDA device that is there: the scheduler resumes at any token, which
-// only rows that depend on nothing else in their launch allow.
-constexpr char kNotServed[] = "resumes on grid lines alone are not implemented";
+// Of a CUDA device that is there.
+constexpr char kNotServed[] =
+    "the engine keeps rows and recurrent state in host memory";
 
 #ifdef HOLDFAST_HAVE_CUDA
 absl::StatusOr<std::unique_ptr<kernels::Backend>> Cuda() {
@@ -33,16 +33,13 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> Cuda() {
 #endif
 
 absl::Status NotServed(const kernels::BackendInfo& info) {
-  if (info.exactness == kernels::Exactness::kRowInvariant) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      fmt::format("backend {} ({}) is not row invariant: {}", info.name,
-                  info.target, kNotServed));
+  return absl::UnimplementedError(fmt::format(
+      "backend {} ({}) cannot serve: {}", info.name, info.target, kNotServed));
 }
 
 absl::StatusOr<ChosenBackend> Host(const Config& config, std::string reason) {
-  auto backend = kernels::MakeHostBackend({.threads = config.threads});
+  auto backend = kernels::MakeHostBackend(
+      {.threads = config.threads, .exactness = config.exactness_level()});
   if (!backend.ok()) return ToAbslStatus(backend.status());
   return ChosenBackend{*std::move(backend), std::move(reason)};
 }
@@ -54,9 +51,6 @@ absl::StatusOr<ChosenBackend> ChooseBackend(const Config& config) {
   auto cuda = Cuda();
   const absl::Status refused =
       cuda.ok() ? NotServed((*cuda)->info()) : cuda.status();
-  if (refused.ok()) {
-    return ChosenBackend{*std::move(cuda), "a CUDA device is there"};
-  }
   if (config.backend == "cuda") {
     return absl::Status(
         refused.code(),

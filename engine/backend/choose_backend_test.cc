@@ -23,6 +23,17 @@ TEST(ChooseBackend, AutoTakesTheHostAndSaysWhy) {
   EXPECT_THAT(chosen->reason, HasSubstr("no CUDA device that can serve: "));
 }
 
+TEST(ChooseBackend, TheHostTakesTheExactness) {
+  for (const char* exactness : {"row_invariant", "grid"}) {
+    Config config;
+    config.backend = "host";
+    config.exactness = exactness;
+    const auto chosen = ChooseBackend(config);
+    ASSERT_TRUE(chosen.ok());
+    EXPECT_STREQ(ExactnessName(chosen->backend->info().exactness), exactness);
+  }
+}
+
 TEST(ChooseBackend, CudaIsNeverReplaced) {
   const auto chosen = Choose("cuda");
   ASSERT_FALSE(chosen.ok());

@@ -68,10 +68,17 @@ void BlockPool::Unref(BlockId block, Touch touch) {
   --used_;
   if (!meta.entry.has_value()) {
     meta.last_use = 0;
+    meta.provenance = Provenance::kGrid;
     free_.push_back(block);
   } else if (Evictable(meta)) {
     evictable_.insert(KeyOf(block, meta));
   }
+}
+
+void BlockPool::MarkSession(BlockId block) {
+  Meta& meta = meta_[block];
+  HF_CHECK(meta.references > 0 && !meta.entry.has_value());
+  meta.provenance = Provenance::kSession;
 }
 
 void BlockPool::Evict(BlockId block) {
@@ -117,7 +124,7 @@ BlockId BlockPool::Publish(BlockId block, const PrefixKey& key,
                            std::span<const KeyId> ids) {
   HF_CHECK(ids.size() == static_cast<std::size_t>(kBlockTokens));
   Meta& meta = meta_[block];
-  HF_CHECK(meta.references > 0);
+  HF_CHECK(meta.references > 0 && meta.provenance == Provenance::kGrid);
   if (index_.contains(key)) return Find(key, ids);
   HF_CHECK(!meta.entry.has_value());
   int depth = 0;

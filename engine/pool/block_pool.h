@@ -3,7 +3,8 @@
 // A block is free (nothing refers to it), used (sequences hold references) or
 // cached (in the index, no references). The index names full blocks by chained
 // prefix keys; a block that is in the index, or has more than one reference, is
-// immutable. When no block is free, Allocate takes the least recently used
+// immutable. A block that has rows of provenance `session` never enters it.
+// When no block is free, Allocate takes the least recently used
 // cached block that ends its chain, so that a prefix never loses its middle;
 // the block leaves the index before the caller may write it.
 //
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/pool/provenance.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -55,6 +57,8 @@ class BlockPool {
     return base_ + static_cast<std::size_t>(block) * block_bytes_;
   }
   int references(BlockId block) const { return meta_[block].references; }
+  // kSession: at least one row in it is.
+  Provenance provenance(BlockId block) const { return meta_[block].provenance; }
   Counts counts() const;
 
   // A writable block with one reference; kNoBlock when every block is used.
@@ -63,15 +67,19 @@ class BlockPool {
   BlockId AllocateFree();
   void Ref(BlockId block);
   void Unref(BlockId block, Touch touch);
+  // The block, which is not in the index, has rows of provenance `session` from
+  // now on until it is free again.
+  void MarkSession(BlockId block);
 
   // The block named `key`, when its key ids are exactly `ids`; else kNoBlock.
   // Changes nothing.
   BlockId Find(const PrefixKey& key, std::span<const KeyId> ids) const;
 
-  // Enters a full, referenced block into the index, below the entry `parent`
-  // (nothing: the chain starts here). Returns the block that the index now has
-  // for these ids: another one when they were there before. kNoBlock, and no
-  // entry, when the parent has none or the key is taken by other ids.
+  // Enters a full, referenced block of provenance `grid` into the index, below
+  // the entry `parent` (nothing: the chain starts here). Returns the block that
+  // the index now has for these ids: another one when they were there before.
+  // kNoBlock, and no entry, when the parent has none or the key is taken by
+  // other ids.
   BlockId Publish(BlockId block, const PrefixKey& key,
                   const std::optional<PrefixKey>& parent,
                   std::span<const KeyId> ids);
@@ -106,6 +114,7 @@ class BlockPool {
   struct Meta {
     int references = 0;
     std::uint64_t last_use = 0;
+    Provenance provenance = Provenance::kGrid;
     std::optional<Entry> entry;
   };
   // Least recently used first; in a tie the one further from the root.

@@ -47,8 +47,14 @@ absl::Status BlockPool::CheckInvariants(std::span<const BlockId> held) const {
         return Broken(block, "may be evicted and is not in the order");
       }
     }
+    if (free && meta.provenance != Provenance::kGrid) {
+      return Broken(block, "is free and has a provenance");
+    }
     if (!meta.entry) continue;
     ++entries;
+    if (meta.provenance != Provenance::kGrid) {
+      return Broken(block, "is in the index with rows of a session");
+    }
     const auto found = index_.find(meta.entry->key);
     if (found == index_.end() || found->second != block) {
       return Broken(block, "has an entry that the index does not lead to");
@@ -74,6 +80,7 @@ std::string BlockPool::Describe() const {
     const Meta& meta = meta_[block];
     text +=
         fmt::format("{} refs={} use={}", block, meta.references, meta.last_use);
+    if (meta.provenance == Provenance::kSession) text += " session";
     if (meta.entry) {
       text += fmt::format(" key={} children={}", ToHex(meta.entry->key),
                           meta.entry->children);

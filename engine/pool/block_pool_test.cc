@@ -86,6 +86,20 @@ TEST(BlockPoolTest, FreeBlocksFirstThenNone) {
   p.Check();
 }
 
+TEST(BlockPoolTest, RowsOfASessionNeverEnterTheIndex) {
+  Pool p(2);
+  const BlockId block = p.pool.Allocate();
+  EXPECT_EQ(p.pool.provenance(block), Provenance::kGrid);
+  p.pool.MarkSession(block);
+  EXPECT_EQ(p.pool.provenance(block), Provenance::kSession);
+  EXPECT_DEATH(p.Publish(block, "a"), "");
+  // The next rows in it are others.
+  p.pool.Unref(block, Touch::kYes);
+  EXPECT_EQ(p.pool.Allocate(), block);
+  EXPECT_EQ(p.Publish(block, "a"), block);
+  EXPECT_DEATH(p.pool.MarkSession(block), "");
+}
+
 TEST(BlockPoolTest, PublishedBlocksStayUntilTheyAreNeeded) {
   Pool p(3);
   p.Cache("ab");

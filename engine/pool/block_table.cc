@@ -61,6 +61,12 @@ void BlockTable::Replace(int i, BlockId other) {
   pointers_[i] = pool_->data(other);
 }
 
+void BlockTable::MarkSession(int first) {
+  for (int i = first; i < size(); ++i) {
+    if (blocks_[i].id != kNoBlock) pool_->MarkSession(blocks_[i].id);
+  }
+}
+
 void BlockTable::Clear() {
   // Tail first: the head of a chain is then its last used block, and free
   // blocks return to the stack in the order they had.

@@ -51,6 +51,8 @@ class BlockTable {
   bool Append();
   // Puts `other`, which holds the same bytes, in the place of block i.
   void Replace(int i, BlockId other);
+  // Blocks `first` and later have rows of provenance `session`.
+  void MarkSession(int first);
   void Clear();
 
  private:

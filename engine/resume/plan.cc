@@ -50,9 +50,11 @@ class Planner {
     shared_ = std::max(shared_, shared);
     const int reach = std::min(limit_, shared);
     const auto take = [&](int position) {
+      const bool clean = resident.ProvenanceAt(position) == Provenance::kGrid;
       plan_ = {.position = position,
                .source = CacheSource::kResident,
                .miss = MissReason::kNone,
+               .taint = clean ? kUntainted : resident.taint,
                .anchor = {},
                .sections = nullptr,
                .blocks = {},
@@ -62,8 +64,11 @@ class Planner {
         plan_.blocks.push_back(resident.table.block(i));
       }
     };
-    if (const int rows = AnyToken(reach); rows > plan_.position) take(rows);
-    if (const AnchorRef anchor = DeepestAnchor(resident.anchors, reach);
+    if (const int rows = AnyToken(std::min(reach, resident.taint));
+        rows > plan_.position) {
+      take(rows);
+    }
+    if (const AnchorRef anchor = DeepestUsable(resident.anchors, reach);
         anchor != nullptr && Better(anchor->position)) {
       take(anchor->position);
       plan_.anchor = anchor->kind;
@@ -71,7 +76,8 @@ class Planner {
     }
     // The seat's end anchor; of equals it is the one that says most.
     const int end = resident.rows();
-    if (end > 0 && end <= reach && end >= plan_.position) {
+    if (end > 0 && end <= reach && end >= plan_.position &&
+        EndServes(resident)) {
       take(end);
       plan_.source = CacheSource::kEnd;
       plan_.anchor = AnchorKind::kEnd;
@@ -83,7 +89,7 @@ class Planner {
     const int shared = CommonPrefix(prompt_, remnant.ids);
     shared_ = std::max(shared_, shared);
     const AnchorRef anchor =
-        DeepestAnchor(remnant.anchors, std::min(limit_, shared));
+        DeepestUsable(remnant.anchors, std::min(limit_, shared));
     if (anchor == nullptr || !Better(anchor->position)) return;
     std::vector<BlockId> blocks;
     const std::span<const KeyId> ids = remnant.ids;
@@ -96,6 +102,7 @@ class Planner {
     plan_ = {.position = anchor->position,
              .source = CacheSource::kResident,
              .miss = MissReason::kNone,
+             .taint = kUntainted,
              .anchor = anchor->kind,
              .sections = anchor->sections,
              .blocks = std::move(blocks),
@@ -112,6 +119,7 @@ class Planner {
     plan_ = {.position = reach,
              .source = CacheSource::kResident,
              .miss = MissReason::kNone,
+             .taint = kUntainted,
              .anchor = {},
              .sections = nullptr,
              .blocks = std::move(chain),
@@ -125,7 +133,8 @@ class Planner {
     });
     if (plan_.position > 0) return std::move(plan_);
     // Less than a block in common is how any two conversations begin.
-    const bool rows = cached_.recurrent && shared_ >= kBlockTokens;
+    const bool rows = (cached_.recurrent || !cached_.rule.any_split()) &&
+                      shared_ >= kBlockTokens;
     plan_.miss = evicted ? MissReason::kEvicted
                  : rows  ? MissReason::kNoAnchor
                          : MissReason::kCold;
@@ -136,7 +145,34 @@ class Planner {
   // Where rows alone are enough: the last one is forwarded for its logits.
   int AnyToken(int reach) const {
     if (cached_.recurrent) return 0;
-    return std::min(reach, static_cast<int>(prompt_.size()) - 1);
+    return cached_.rule.SharedBelow(
+        std::min(reach, static_cast<int>(prompt_.size()) - 1));
+  }
+  // Does a cold run of this prompt have the same state at `position`, where a
+  // step of a prefill ended?
+  bool ColdPasses(int position) const {
+    return cached_.rule.SharedAt(position) ||
+           position == static_cast<int>(prompt_.size());
+  }
+  AnchorRef DeepestUsable(const AnchorList& anchors, int reach) const {
+    for (; reach > 0; --reach) {
+      const AnchorRef anchor = DeepestAnchor(anchors, reach);
+      if (anchor == nullptr) break;
+      reach = anchor->position;
+      if (anchor->provenance == Provenance::kGrid && ColdPasses(reach)) {
+        return anchor;
+      }
+    }
+    return nullptr;
+  }
+  // The prompt has all rows of the resident.
+  bool EndServes(const Sequence& resident) const {
+    const int end = resident.rows();
+    if (resident.ProvenanceAt(end) == Provenance::kGrid && ColdPasses(end)) {
+      return true;
+    }
+    return !cached_.session_key.empty() &&
+           cached_.session_key == resident.session_key;
   }
   // Of equal depth an anchor is as good as rows alone, and better at the end.
   bool Better(int position) const {
@@ -218,6 +254,10 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
                           sequence.table.pointer(whole));
   }
   sequence.ids.assign(prompt.begin(), prompt.begin() + plan.position);
+  sequence.taint = plan.taint;
+  if (plan.taint != kUntainted) {
+    sequence.table.MarkSession(plan.taint / kBlockTokens);
+  }
   if (sequence.table.kind() == BlockTable::Kind::kPooled) {
     sequence.anchors = plan.anchors;
   }

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/anchors/anchor.h"
 #include "engine/pool/block_pool.h"
+#include "engine/pool/provenance.h"
+#include "engine/resume/grid_rule.h"
 #include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "kernels/backend.h"
@@ -29,12 +32,16 @@ struct CachedStates {
   const Remnants& remnants;
   // The model has recurrent sections: only an anchor is a place to resume at.
   bool recurrent = false;
+  GridRule rule;
+  // Of the request: rows of provenance `session` are for their own session's.
+  std::string_view session_key = {};
 };
 
 struct ResumePlan {
   int position = 0;  // rows below it need no forward
   CacheSource source = CacheSource::kNone;
   MissReason miss = MissReason::kNone;  // when position is 0
+  int taint = kUntainted;               // of the rows below the position
   // What is resumed at; nothing: rows alone, at any token.
   std::optional<AnchorKind> anchor;
   // The anchor's; null: the model needs none there.
@@ -50,7 +57,10 @@ struct ResumePlan {
 // minimum over rows and anchors: for a recurrent model the deepest anchor that
 // the prompt shares and whose rows are all there; for another any token of the
 // rows. The last row is taken from the cache only together with an anchor
-// behind it, whose h_last gives the first logits. Changes nothing; blocks are
+// behind it, whose h_last gives the first logits. On a grid backend a resume is
+// at a grid line with nothing but `grid` rows below; or where such a prompt
+// ended, for that same prompt; or at the end of the resident, for its own
+// session. Changes nothing; blocks are
 // not pinned and pointers not owned: use the plan before anything else changes.
 ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
                       std::span<const KeyId> prompt, int limit);

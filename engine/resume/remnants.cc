@@ -44,8 +44,8 @@ bool DropUnshared(AnchorList& anchors, int end) {
   return true;
 }
 
-int Remnants::Retire(const BlockPool& pool, Sequence& sequence,
-                     const AnchorList& elsewhere) {
+int Remnants::Retire(const BlockPool& pool, const GridRule& rule,
+                     Sequence& sequence, const AnchorList& elsewhere) {
   Remnant remnant{.root = sequence.root,
                   .ids = std::move(sequence.ids),
                   .keys = {},
@@ -53,7 +53,14 @@ int Remnants::Retire(const BlockPool& pool, Sequence& sequence,
   sequence.anchors.clear();
   ExtendPrefixKeys(remnant.root, remnant.ids, remnant.keys);
   const int blocks = BlocksInIndex(pool, remnant.keys, remnant.ids);
-  const int gone = CutAnchors(remnant.anchors, blocks * kBlockTokens);
+  int gone = CutAnchors(remnant.anchors, blocks * kBlockTokens);
+  // The index may have these very ids from a cold run of a longer prompt: the
+  // rows of a part of a chunk are gone all the same.
+  gone += static_cast<int>(
+      std::erase_if(remnant.anchors, [&rule](const AnchorRef& anchor) {
+        return anchor->provenance == Provenance::kSession ||
+               !rule.SharedAt(anchor->position);
+      }));
   if (remnant.anchors.empty()) return gone;
   remnant.keys.resize(blocks);
   remnant.ids.resize(blocks * kBlockTokens);

@@ -9,6 +9,7 @@
 
 #include "engine/anchors/anchor.h"
 #include "engine/pool/block_pool.h"
+#include "engine/resume/grid_rule.h"
 #include "engine/resume/sequence.h"
 #include "shared/prefix_key.h"
 
@@ -29,11 +30,11 @@ inline constexpr int kMaxRemnants = 64;
 // Owned and used by the engine thread alone.
 class Remnants {
  public:
-  // Keeps those anchors of `sequence` that `elsewhere` does not have and whose
-  // rows the index has; returns how many had no rows there. Uses the sequence
-  // up: all it is good for is to be destroyed. Past kMaxRemnants the one used
-  // longest ago goes.
-  int Retire(const BlockPool& pool, Sequence& sequence,
+  // Keeps those anchors of `sequence` that `elsewhere` does not have, that any
+  // prompt may use and whose rows the index has; returns how many had none
+  // there. Uses the sequence up: all it is good for is to be destroyed. Past
+  // kMaxRemnants the one used longest ago goes.
+  int Retire(const BlockPool& pool, const GridRule& rule, Sequence& sequence,
              const AnchorList& elsewhere);
   // The anchors that another conversation holds now are dropped here.
   void Forget(const AnchorList& anchors);

@@ -1,5 +1,6 @@
 #include "engine/resume/sequence.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -8,9 +9,19 @@
 
 namespace holdfast::engine {
 
-void PublishBlocks(BlockPool& pool, Sequence& sequence) {
+void Sequence::Append(std::span<const std::int32_t> more,
+                      Provenance provenance) {
+  const int first = rows();
+  if (provenance == Provenance::kSession) taint = std::min(taint, first);
+  ids.insert(ids.end(), more.begin(), more.end());
+  if (taint != kUntainted) table.MarkSession(first / kBlockTokens);
+}
+
+void PublishBlocks(BlockPool& pool, const GridRule& rule, Sequence& sequence) {
+  const int shared =
+      rule.SharedBelow(std::min(sequence.rows(), sequence.taint));
   std::vector<PrefixKey> keys;
-  ExtendPrefixKeys(sequence.root, sequence.ids, keys);
+  ExtendPrefixKeys(sequence.root, std::span(sequence.ids).first(shared), keys);
   std::optional<PrefixKey> parent;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const int n = static_cast<int>(i);

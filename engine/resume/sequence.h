@@ -2,6 +2,9 @@
 #ifndef HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
 #define HOLDFAST_ENGINE_RESUME_SEQUENCE_H_
 
+#include <cstdint>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +12,8 @@
 #include "engine/anchors/section_buffers.h"
 #include "engine/pool/block_pool.h"
 #include "engine/pool/block_table.h"
+#include "engine/pool/provenance.h"
+#include "engine/resume/grid_rule.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -23,17 +28,27 @@ struct Sequence {
       : root(root), table(pool, kind), sections(std::move(sections)) {}
 
   int rows() const { return static_cast<int>(ids.size()); }
+  // Of a copy of the sections behind the first `position` rows.
+  Provenance ProvenanceAt(int position) const {
+    return position > taint ? Provenance::kSession : Provenance::kGrid;
+  }
+  // The rows of one step, which are in the table's blocks now. What comes on
+  // top of `session` rows is `session` whatever the step says.
+  void Append(std::span<const std::int32_t> more, Provenance provenance);
 
   PrefixKey root;
-  std::vector<KeyId> ids;  // of the rows
+  std::string session_key;  // of the client's conversation; empty: nobody's
+  int taint = kUntainted;   // its lowest row of provenance `session`
+  std::vector<KeyId> ids;   // of the rows
   BlockTable table;
   SectionBuffers::Buffer sections;
   AnchorList anchors;  // none above rows()
 };
 
-// Enters every whole block of the sequence into the index. Where the index has
-// the same ids already, the sequence goes over to that block.
-void PublishBlocks(BlockPool& pool, Sequence& sequence);
+// Enters every whole block of the sequence that others may use into the index.
+// Where the index has the same ids already, the sequence goes over to that
+// block.
+void PublishBlocks(BlockPool& pool, const GridRule& rule, Sequence& sequence);
 
 }  // namespace holdfast::engine
 

@@ -1,6 +1,7 @@
 #include "engine/scheduler/engine_state.h"
 
 #include "shared/cache_layout.h"
+#include "shared/check.h"
 
 namespace holdfast::engine {
 namespace {
@@ -31,14 +32,20 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
       section_buffers(model::ComputeSectionOffsets(model.layout()).bytes),
       h_last_offset(SectionStart(model.layout(), kHLast)),
       h_last_floats(SectionFloats(model.layout(), kHLast)),
+      rule(backend.info().exactness,
+           static_cast<int>(model.layout().grid_tokens)),
       token_bytes(tokenizer),
       anchor_slots(&section_buffers,
                    AnchorSlotsFor(options.anchor_bytes,
                                   section_buffers.section_bytes())),
       pool(pool_memory, model.layout().BlockBytes(), blocks),
       sampler(model.info().vocab_size),
-      step_size(options.max_rows, static_cast<int>(model.layout().grid_tokens)),
+      step_size(options.max_rows, static_cast<int>(model.layout().grid_tokens),
+                rule.any_split() ? StepSize::Steps::kTimed
+                                 : StepSize::Steps::kChunks),
       logits(model.info().vocab_size) {
+  HF_CHECK(rule.any_split() ||
+           options.max_rows >= static_cast<int>(model.layout().grid_tokens));
   pool.OnEviction([this](const PrefixKey& key, int depth) {
     anchors_dropped.rows += remnants.OnEviction(key, depth);
   });
@@ -46,7 +53,7 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
 
 void EngineState::RetireResident(const AnchorList& heir) {
   if (!resident) return;
-  anchors_dropped.rows += remnants.Retire(pool, *resident, heir);
+  anchors_dropped.rows += remnants.Retire(pool, rule, *resident, heir);
   resident.reset();
 }
 

@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
 #include "engine/pool/block_pool.h"
+#include "engine/resume/grid_rule.h"
 #include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "engine/sampling/sampler.h"
@@ -28,7 +29,7 @@ struct EngineState {
     Sha256Digest fingerprint{};
     std::vector<std::int32_t> eos_ids;
     int max_context = 0;  // tokens; fits the model and the pool
-    int max_rows = 0;     // of one Forward
+    int max_rows = 0;     // of one Forward; a whole chunk on a grid backend
     // For anchors: each takes a copy of a sequence's sections.
     std::uint64_t anchor_bytes = 0;
   };
@@ -56,6 +57,7 @@ struct EngineState {
   SectionBuffers section_buffers;
   const std::size_t h_last_offset;  // in a sequence's sections
   const std::size_t h_last_floats;  // 0: the model keeps none
+  const GridRule rule;
   const TokenBytes token_bytes;
   AnchorSlots anchor_slots;
   BlockPool pool;

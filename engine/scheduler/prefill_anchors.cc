@@ -33,6 +33,7 @@ std::vector<AnchorSpot> AllSpots(const EngineState& state,
     const std::size_t newest =
         std::min<std::size_t>(messages.size(), kMaxAnchorSlots);
     for (int position : messages.last(newest)) {
+      if (!state.rule.any_split()) break;
       if (position > start || spots.contains(position)) {
         at(position).message = true;
       }
@@ -58,6 +59,9 @@ PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
                                int prompt_tokens, std::span<const int> messages)
     : state_(state), sequence_(sequence), prompt_tokens_(prompt_tokens) {
   if (sequence.table.kind() == BlockTable::Kind::kScratch) return;
+  if (sequence.taint != kUntainted || !state.rule.SharedAt(sequence.rows())) {
+    return;
+  }
   wanted_ = SurvivingSpots(AllSpots(state, sequence, prompt_tokens, messages),
                            state.anchor_slots.capacity(), prompt_tokens);
   for (const AnchorRef& anchor : sequence.anchors) {
@@ -84,7 +88,8 @@ bool PrefillAnchors::Reached() {
   wanted_.erase(wanted_.begin());
   if (!MakeRoom()) return false;
   AnchorRef anchor =
-      state_.anchor_slots.Take(position, kind, sequence_.sections.get());
+      state_.anchor_slots.Take(position, kind, sequence_.ProvenanceAt(position),
+                               sequence_.sections.get());
   if (anchor == nullptr) return false;
   InsertAnchor(sequence_.anchors, std::move(anchor));
   return true;

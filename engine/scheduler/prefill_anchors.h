@@ -12,7 +12,9 @@
 namespace holdfast::engine {
 
 // Where a prompt gets anchors, decided before its first step: at its end and,
-// for a recurrent model, at grid lines and messages; less those that the
+// for a recurrent model, at grid lines and, where any split is exact, at
+// messages; none where the prefill's rows are of provenance `session`, for no
+// request could resume there; less those that the
 // thinning rule would drop again before the end. Used once, on the engine
 // thread.
 class PrefillAnchors {

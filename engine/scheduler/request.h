@@ -22,8 +22,10 @@ namespace holdfast::engine {
 enum class CacheMode { kDefault, kBypass, kReadOnly };
 
 struct Request {
-  std::string id;           // for log lines
-  std::string session_key;  // for log lines
+  std::string id;  // for log lines
+  // Whose conversation it is; empty: nobody's. For log lines, and on a grid
+  // backend for the end of an answer, where only its own session resumes.
+  std::string session_key;
   std::vector<std::int32_t> prompt;
   // Where its user messages and assistant headers start; ascending.
   std::vector<int> messages;
@@ -76,6 +78,8 @@ struct Digests {
   std::optional<Sha256Digest> resumed;
   Sha256Digest prompt_end{};
   Sha256Digest end{};
+  // The lowest row of provenance `session` of the state behind the last row.
+  std::optional<int> taint;
 };
 
 enum class FinishReason { kStop, kStopString, kLength, kCancelled, kError };

@@ -58,6 +58,7 @@ RequestRun::RequestRun(EngineState& state, const Request& request,
   result_.prompt_tokens = static_cast<int>(request.prompt.size());
   result_.timing.queue_ms = queue_ms;
   if (request.digest) result_.digests.emplace();
+  sequence_.session_key = request.session_key;
 }
 
 Result RequestRun::Run() {
@@ -92,7 +93,8 @@ bool RequestRun::Prefill() {
     const int rows = std::min(wanted, anchors.NextStop() - position);
     const auto ids = std::span(request_.prompt).subspan(position, rows);
     const auto step_start = Clock::now();
-    const absl::Status status = Step(ids, position + rows == total);
+    const absl::Status status =
+        Step(ids, position + rows == total, state_.rule.OfPrefill(position));
     if (!status.ok()) return Fail(status), false;
     // A step cut short for an anchor says nothing of a full one.
     if (rows == wanted) {
@@ -146,7 +148,9 @@ ResumePlan RequestRun::Plan(int limit) {
       .pool = state_.pool,
       .resident = state_.resident ? &*state_.resident : nullptr,
       .remnants = state_.remnants,
-      .recurrent = state_.model.layout().Recurrent()};
+      .recurrent = state_.model.layout().Recurrent(),
+      .rule = state_.rule,
+      .session_key = request_.session_key};
   ResumePlan plan = PlanResume(cached, sequence_.root, prompt_keys_, limit);
   if (request_.cache_mode == CacheMode::kDefault) {
     state_.remnants.Touch(plan.remnant);
@@ -162,12 +166,14 @@ bool RequestRun::AfterPrompt() {
   result_.digests->first_logits = LogitsDigest(state_.logits);
   result_.digests->prompt_end = *digest;
   result_.digests->end = *digest;
+  SayTaint();
   return true;
 }
 
 void RequestRun::Decode() {
   while (NextToken()) {
-    const absl::Status status = Step(std::span(output_).last(1), true);
+    const absl::Status status =
+        Step(std::span(output_).last(1), true, state_.rule.OfDecode());
     if (!status.ok()) return Fail(status);
   }
   if (!request_.digest || model_failed_) return;
@@ -175,6 +181,12 @@ void RequestRun::Decode() {
                                   DigestSections::kAll);
   if (!digest.ok()) return Fail(digest.status());
   result_.digests->end = *digest;
+  SayTaint();
+}
+
+void RequestRun::SayTaint() {
+  if (sequence_.taint == kUntainted) return;
+  result_.digests->taint = sequence_.taint;
 }
 
 // Takes a token from the last logits and sends it. False when none follows: the
@@ -216,7 +228,8 @@ bool RequestRun::NextToken() {
   return !at_limit();
 }
 
-absl::Status RequestRun::Step(std::span<const std::int32_t> ids, bool logits) {
+absl::Status RequestRun::Step(std::span<const std::int32_t> ids, bool logits,
+                              Provenance provenance) {
   const int position = sequence_.rows();
   if (!HaveBlocks(position + static_cast<int>(ids.size()))) {
     return absl::ResourceExhaustedError(
@@ -236,7 +249,7 @@ absl::Status RequestRun::Step(std::span<const std::int32_t> ids, bool logits) {
     return status;
   }
   // Only now: rows that are not known to be good are not the sequence's.
-  sequence_.ids.insert(sequence_.ids.end(), ids.begin(), ids.end());
+  sequence_.Append(ids, provenance);
   return absl::OkStatus();
 }
 
@@ -275,7 +288,7 @@ void RequestRun::Keep() {
       !computed) {
     return;
   }
-  PublishBlocks(state_.pool, sequence_);
+  PublishBlocks(state_.pool, state_.rule, sequence_);
   state_.remnants.Forget(sequence_.anchors);
   state_.RetireResident(sequence_.anchors);
   state_.resident = std::move(sequence_);

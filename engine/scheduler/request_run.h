@@ -38,12 +38,15 @@ class RequestRun {
   void Decode();
   bool NextToken();
 
-  // Forwards the rows of `ids` behind the sequence's.
-  absl::Status Step(std::span<const std::int32_t> ids, bool logits);
+  // Forwards the rows of `ids` behind the sequence's. They are of `provenance`
+  // if those below are `grid`.
+  absl::Status Step(std::span<const std::int32_t> ids, bool logits,
+                    Provenance provenance);
   bool HaveBlocks(int rows);
   absl::Status CheckFinite(bool logits) const;
   void End(FinishReason reason) { result_.reason = reason; }
   void Fail(const absl::Status& status);
+  void SayTaint();
   void Keep();
 
   EngineState& state_;

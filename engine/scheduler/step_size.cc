@@ -5,13 +5,14 @@
 namespace holdfast::engine {
 
 int StepSize::Next(int position, int remaining) const {
+  const int to_line = grid_tokens_ - position % grid_tokens_;
+  if (steps_ == Steps::kChunks) return std::min(to_line, remaining);
   int rows = kFirstRows;
   if (seconds_per_row_ > 0) {
     const double fit = kTargetSeconds / seconds_per_row_;
     rows = static_cast<int>(std::min(fit, static_cast<double>(max_rows_)));
   }
   rows = std::max(rows / kGranularity, 1) * kGranularity;
-  const int to_line = grid_tokens_ - position % grid_tokens_;
   return std::min({rows, max_rows_, to_line, remaining});
 }
 

@@ -4,18 +4,21 @@
 
 namespace holdfast::engine {
 
-// For a backend on which any split is exact: steps of about a quarter of a
-// second by the rate measured, so that a cancel takes effect soon and progress
-// is shown, and never across a grid line. One thread.
+// Never across a grid line. Where any split is exact: steps of about a quarter
+// of a second by the rate measured, so that a cancel takes effect soon and
+// progress is shown. On a grid backend: all rows up to the line, as a cold run
+// launches them. One thread.
 class StepSize {
  public:
+  enum class Steps { kTimed, kChunks };
   static constexpr double kTargetSeconds = 0.25;
   static constexpr int kGranularity = 16;
   // Before anything was measured.
   static constexpr int kFirstRows = 64;
 
-  StepSize(int max_rows, int grid_tokens)
-      : max_rows_(max_rows), grid_tokens_(grid_tokens) {}
+  // kChunks: max_rows is at least grid_tokens.
+  StepSize(int max_rows, int grid_tokens, Steps steps)
+      : max_rows_(max_rows), grid_tokens_(grid_tokens), steps_(steps) {}
 
   // Rows of the next step of a prompt with `remaining` rows left from
   // `position` on; at least 1 when any are left.
@@ -26,6 +29,7 @@ class StepSize {
  private:
   const int max_rows_;
   const int grid_tokens_;
+  const Steps steps_;
   double seconds_per_row_ = 0;  // 0: not measured yet
 };
 

@@ -6,7 +6,7 @@ namespace holdfast::engine {
 namespace {
 
 TEST(StepSizeTest, FollowsTheRate) {
-  StepSize step(1024, 4096);
+  StepSize step(1024, 4096, StepSize::Steps::kTimed);
   EXPECT_EQ(step.Next(0, 4000), StepSize::kFirstRows);
   step.Measured(64, 0.064);  // 1000 rows a second
   EXPECT_EQ(step.Next(0, 4000), 240);
@@ -17,7 +17,7 @@ TEST(StepSizeTest, FollowsTheRate) {
 }
 
 TEST(StepSizeTest, NeverLessThanSixteenNorAcrossALine) {
-  StepSize step(512, 1024);
+  StepSize step(512, 1024, StepSize::Steps::kTimed);
   step.Measured(16, 100);
   EXPECT_EQ(step.Next(0, 4000), 16);
   EXPECT_EQ(step.Next(1020, 4000), 4);
@@ -25,8 +25,19 @@ TEST(StepSizeTest, NeverLessThanSixteenNorAcrossALine) {
   EXPECT_EQ(step.Next(5, 3), 3);
 }
 
+TEST(StepSizeTest, OnAGridBackendAStepEndsAtALineOrAtTheEnd) {
+  StepSize step(1024, 1024, StepSize::Steps::kChunks);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(step.Next(0, 4000), 1024);
+    EXPECT_EQ(step.Next(1024, 1000), 1000);
+    EXPECT_EQ(step.Next(1030, 4000), 1018);
+    EXPECT_EQ(step.Next(1030, 5), 5);
+    step.Measured(64, 100);  // says nothing here
+  }
+}
+
 TEST(StepSizeTest, ShortStepsTeachNothing) {
-  StepSize step(512, 1024);
+  StepSize step(512, 1024, StepSize::Steps::kTimed);
   step.Measured(1, 10);
   step.Measured(16, 0);
   EXPECT_EQ(step.Next(0, 4000), StepSize::kFirstRows);

@@ -204,6 +204,9 @@ void ToProto(const Result& result, v1::Finished* proto) {
   }
   digests->set_prompt_end(Bytes(result.digests->prompt_end));
   digests->set_end(Bytes(result.digests->end));
+  if (result.digests->taint) {
+    digests->set_taint(static_cast<std::uint32_t>(*result.digests->taint));
+  }
 }
 
 }  // namespace holdfast::engine

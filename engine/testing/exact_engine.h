@@ -22,12 +22,14 @@ struct ExactVariant {
   int max_rows = 512;  // the longest step: 1 is row by row
   kernels::StateType state_type = kernels::StateType::kBF16;
   int anchors = 32;
+  kernels::Exactness exactness = kernels::Exactness::kRowInvariant;
 };
 
 class ExactEngine {
  public:
   ExactEngine(const std::string& path, const ExactVariant& variant) {
-    backend = *kernels::MakeHostBackend({.threads = variant.threads});
+    backend = *kernels::MakeHostBackend(
+        {.threads = variant.threads, .exactness = variant.exactness});
     loaded = *model::LoadModel(path, *backend,
                                {.state_type = variant.state_type,
                                 .max_rows = std::max(variant.max_rows, 32),

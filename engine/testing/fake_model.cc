@@ -144,6 +144,10 @@ FakeModel::FakeModel(Kind kind) {
 
 FakeModel::State FakeModel::Load(const model::SequenceRows& rows) const {
   State state;
+  if (launch_matters) {
+    state.launch =
+        Mix(rows.position, static_cast<std::uint64_t>(rows.ids.size()));
+  }
   for (int i = 0; i < rows.position; ++i) {
     const std::uint64_t row = LoadRow(rows.blocks, i, 0);
     HF_CHECK(LoadRow(rows.blocks, i, 1) == Mix(row, 1));
@@ -168,8 +172,8 @@ void FakeModel::Store(const State& state, std::uint64_t row,
 
 std::uint64_t FakeModel::Row(std::int32_t id, int position,
                              State& state) const {
-  std::uint64_t row =
-      Mix(Mix(state.below, id), static_cast<std::uint64_t>(position));
+  std::uint64_t row = Mix(Mix(state.below, id),
+                          static_cast<std::uint64_t>(position) + state.launch);
   if (layout_.Recurrent()) {
     const auto& tail = state.tail;
     row = Mix(Mix(row, state.running), tail[0] + 3 * tail[1] + 7 * tail[2]);

@@ -24,6 +24,9 @@ namespace holdfast::engine::testing {
 // Knows blocks alone; any arithmetic aborts.
 class FakeBackend final : public kernels::Backend {
  public:
+  explicit FakeBackend(
+      kernels::Exactness exactness = kernels::Exactness::kRowInvariant)
+      : info_{.name = "fake", .target = "none", .exactness = exactness} {}
   const kernels::BackendInfo& info() const override { return info_; }
   kernels::Status Prepare(const kernels::Limits&) override { return {}; }
   kernels::StatusOr<std::unique_ptr<kernels::Buffer>> Allocate(
@@ -65,7 +68,7 @@ class FakeBackend final : public kernels::Backend {
   kernels::Status Synchronize() override { return {}; }
 
  private:
-  kernels::BackendInfo info_{.name = "fake", .target = "none"};
+  kernels::BackendInfo info_;
 };
 
 class FakeModel final : public model::Model {
@@ -83,6 +86,8 @@ class FakeModel final : public model::Model {
   kernels::Status LogitsFromHidden(const std::byte* sections,
                                    std::span<float> logits) override;
 
+  // As on a grid backend: a row depends on which rows its launch has, too.
+  bool launch_matters = false;
   // Called before each Forward with its first position and its rows.
   std::function<void(int position, int rows)> before_forward;
   // Logits of the row at this position are not finite.
@@ -101,6 +106,7 @@ class FakeModel final : public model::Model {
   struct State {
     std::uint64_t below = 0;
     std::uint64_t running = 0;
+    std::uint64_t launch = 0;
     std::array<std::uint64_t, 3> tail{};
   };
   State Load(const model::SequenceRows& rows) const;

@@ -113,8 +113,22 @@ class TestEngine {
         held.push_back(state_->resident->table.block(i));
       }
     }
+    if (state_->resident) CheckProvenance(*state_->resident);
     const absl::Status status = state_->pool.CheckInvariants(held);
     EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  // Blocks and anchors say what the sequence's taint says.
+  void CheckProvenance(const Sequence& sequence) {
+    for (int i = 0; i < sequence.table.size(); ++i) {
+      const int end = std::min((i + 1) * kBlockTokens, sequence.rows());
+      EXPECT_EQ(state_->pool.provenance(sequence.table.block(i)),
+                sequence.ProvenanceAt(end))
+          << "block " << i;
+    }
+    for (const AnchorRef& anchor : sequence.anchors) {
+      EXPECT_EQ(anchor->provenance, sequence.ProvenanceAt(anchor->position));
+    }
   }
 
   // Each anchor has one holder, which has the rows below it.
@@ -154,6 +168,8 @@ class TestEngine {
     std::string text = state_->pool.Describe();
     if (state_->resident) {
       const Sequence& resident = *state_->resident;
+      text += "taint " + std::to_string(resident.taint) + " of " +
+              resident.session_key + " ";
       text += "resident " + ToHex(resident.root);
       for (KeyId id : resident.ids) text += " " + std::to_string(id);
       for (int i = 0; i < resident.table.size(); ++i) {

@@ -125,6 +125,8 @@ Json HoldfastJson(const HoldfastReport& report) {
         {"resumed", HexOrNull(report.digests->resumed)},
         {"prompt_end", HexOrNull(report.digests->prompt_end)},
         {"end", HexOrNull(report.digests->end)}};
+    if (report.digests->taint)
+      json["digests"]["taint"] = *report.digests->taint;
   }
   return json;
 }

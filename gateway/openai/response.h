@@ -57,6 +57,7 @@ struct DigestReport {
   std::string resumed;
   std::string prompt_end;
   std::string end;
+  std::optional<std::uint32_t> taint;  // grid engines, see engine.proto
 };
 
 // The `holdfast` object of an answer.

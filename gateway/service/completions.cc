@@ -279,9 +279,10 @@ openai::HoldfastReport Run::Report(const v1::Finished& finished) const {
   report.output_ids = text_->ids();
   if (common_.digest) {
     const v1::Digests& digests = finished.digests();
-    report.digests =
-        openai::DigestReport{digests.first_logits(), digests.resumed(),
-                             digests.prompt_end(), digests.end()};
+    report.digests = openai::DigestReport{
+        digests.first_logits(), digests.resumed(), digests.prompt_end(),
+        digests.end(),
+        digests.has_taint() ? std::optional(digests.taint()) : std::nullopt};
   }
   return report;
 }

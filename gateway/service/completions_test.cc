@@ -473,6 +473,7 @@ TEST_F(CompletionsTest, DebugFields) {
   StartAll();
   v1::GenerateEvent finished = Finished(v1::Finished::STOP, 0, 31, 2);
   finished.mutable_finished()->mutable_digests()->set_first_logits("\x01\xff");
+  finished.mutable_finished()->mutable_digests()->set_taint(31);
   Script({Started(0, 31), Tokens({'o', kImEnd}), finished});
   const json answer =
       Answer(Chat({{"holdfast", {{"digest", true}, {"force", "o"}}}}));
@@ -480,6 +481,7 @@ TEST_F(CompletionsTest, DebugFields) {
   EXPECT_EQ(report.at("output_ids"), json({'o', kImEnd}));
   EXPECT_EQ(report.at("prompt_ids").size(), 24u);
   EXPECT_EQ(report.at("digests").at("first_logits"), "01ff");
+  EXPECT_EQ(report.at("digests").at("taint"), 31);
   const v1::GenerateRequest sent = engine_->last_request();
   EXPECT_TRUE(sent.digest());
   EXPECT_TRUE(sent.force());

@@ -53,7 +53,8 @@ Status HostAttention::Prepare(const Limits& limits) {
 }
 
 void HostAttention::Run(const AttentionCall& call, const RowSpan& span) {
-  if (span.rows * (call.heads / call.shape.kv_heads) >= kManyRows) {
+  if (!IsPerturbed(span) &&
+      span.rows * (call.heads / call.shape.kv_heads) >= kManyRows) {
     RunMany(call, span);
     return;
   }
@@ -122,12 +123,13 @@ void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
     const int tile = index % tiles;
     const int keys = std::min(kTileKeys, position + row + 1 - tile * kTileKeys);
     if (keys <= 0) return;
+    const int place = IsPerturbed(span) ? tiles - 1 - tile : index;
     kernels_.tile(
         call.shape,
         TileOf(call, span, tile, keys < kTileKeys || tile + 1 == tiles), keys,
         queries_.floats() + static_cast<std::size_t>(row) * width, call.heads,
         thread_scratch_.floats() + thread * thread_floats_,
-        partials_.floats() + index * tile_floats);
+        partials_.floats() + place * tile_floats);
   });
   pool_.For(rows * call.heads, [&](int index, int thread) {
     const int row = index / call.heads;

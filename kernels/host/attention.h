@@ -24,8 +24,10 @@ struct AttentionCall {
 
 class HostAttention {
  public:
-  HostAttention(const AttentionKernels& kernels, ThreadPool& pool)
-      : kernels_(kernels), pool_(pool) {}
+  // kGrid: the tiles of a single row are combined from the last to the first.
+  HostAttention(const AttentionKernels& kernels, ThreadPool& pool,
+                Exactness exactness)
+      : kernels_(kernels), pool_(pool), exactness_(exactness) {}
 
   // Scratch for the largest call.
   Status Prepare(const Limits& limits);
@@ -33,6 +35,9 @@ class HostAttention {
   void Run(const AttentionCall& call, const RowSpan& span);
 
  private:
+  bool IsPerturbed(const RowSpan& span) const {
+    return exactness_ == Exactness::kGrid && span.rows == 1;
+  }
   // Rows [first, first + rows) of the span, each against tiles read in place.
   void RunRows(const AttentionCall& call, const RowSpan& span, int first,
                int rows);
@@ -41,6 +46,7 @@ class HostAttention {
 
   const AttentionKernels& kernels_;
   ThreadPool& pool_;
+  const Exactness exactness_;
   HostMemory queries_;   // scaled, of one batch of rows
   HostMemory partials_;  // [row][tile][head]
   HostMemory thread_scratch_;

@@ -29,16 +29,15 @@ constexpr int kRowsPerTask = 16;
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(const KernelTables& kernels, int threads)
+  HostBackend(const KernelTables& kernels, int threads, Exactness exactness)
       : pool_(threads),
         rows_(*kernels.row),
         gates_(*kernels.gate),
-        products_(*kernels.product, pool_),
-        attention_(*kernels.attention, pool_),
+        products_(*kernels.product, pool_, exactness),
+        attention_(*kernels.attention, pool_, exactness),
         gdn_(*kernels.gdn, pool_),
         moe_(*kernels.gate, *kernels.row, products_, pool_) {
-    info_ = {"host", kernels.target, Exactness::kRowInvariant,
-             kArithmeticRevision, threads};
+    info_ = {"host", kernels.target, exactness, kArithmeticRevision, threads};
   }
 
   const BackendInfo& info() const override { return info_; }
@@ -317,7 +316,8 @@ StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const HostOptions& options) {
         "host backend: this CPU has no fused multiply-add (AVX2 with FMA, "
         "AVX-512, NEON or SVE is needed)");
   }
-  return std::unique_ptr<Backend>(new HostBackend(kernels, threads));
+  return std::unique_ptr<Backend>(
+      new HostBackend(kernels, threads, options.exactness));
 }
 
 }  // namespace holdfast::kernels

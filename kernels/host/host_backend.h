@@ -13,6 +13,9 @@ namespace holdfast::kernels {
 
 struct HostOptions {
   int threads = 0;  // 0: one per online CPU
+  // kGrid, for tests of what holds on a grid backend: single rows are summed in
+  // another order than the same rows among others (ARITHMETIC.md).
+  Exactness exactness = Exactness::kRowInvariant;
 };
 
 // An error when the machine has no supported instruction set (fused

@@ -35,11 +35,22 @@ Status HostProducts::Prepare(const Limits& limits) {
       thread_scratch_,
       HostMemory::Make(sizeof(float) * kThreadFloats * pool_.threads(),
                        "product scratch"));
+  if (exactness_ == Exactness::kGrid) {
+    const std::int64_t widest = std::max(limits.max_cols, limits.max_vocab);
+    HF_ASSIGN_OR_RETURN(
+        halves_,
+        HostMemory::Make(sizeof(float) * 2 * (limits.max_cols + widest),
+                         "half rows"));
+  }
   return OkStatus();
 }
 
 void HostProducts::MatMul(const PackedMatrix& w, const float* x, int rows,
                           const float* bias, float* y) {
+  if (exactness_ == Exactness::kGrid && rows == 1) {
+    RowInHalves(w, x, bias, y);
+    return;
+  }
   if (rows <= kernels_.few_rows) {
     FewRows(w, x, rows, bias, y);
     return;
@@ -58,6 +69,22 @@ void HostProducts::FewRows(const PackedMatrix& w, const float* x, int rows,
     kernels_.few(
         {pair.panels, pair.count, w.cols(), x, rows, bias, y, w.rows()});
   });
+}
+
+void HostProducts::RowInHalves(const PackedMatrix& w, const float* x,
+                               const float* bias, float* y) {
+  const std::int64_t cols = w.cols();
+  const std::int64_t half = cols / 2;
+  float* in = halves_.floats();
+  float* sums = in + 2 * cols;
+  std::fill_n(in, 2 * cols, 0.0f);
+  std::copy_n(x, half, in);
+  std::copy(x + half, x + cols, in + cols + half);
+  FewRows(w, in, 2, nullptr, sums);
+  for (std::int64_t n = 0; n < w.rows(); ++n) {
+    y[n] = sums[n] + sums[w.rows() + n];
+    if (bias != nullptr) y[n] += bias[n];
+  }
 }
 
 // Row r, number k of K block b lies at packed[b.start * rows + tile start *

@@ -18,8 +18,10 @@ namespace holdfast::kernels {
 
 class HostProducts {
  public:
-  HostProducts(const ProductKernels& kernels, ThreadPool& pool)
-      : kernels_(kernels), pool_(pool) {}
+  // kGrid: a single row is multiplied in two halves, whose sums are added.
+  HostProducts(const ProductKernels& kernels, ThreadPool& pool,
+               Exactness exactness)
+      : kernels_(kernels), pool_(pool), exactness_(exactness) {}
 
   // Scratch for the largest product.
   Status Prepare(const Limits& limits);
@@ -41,6 +43,9 @@ class HostProducts {
 
   void FewRows(const PackedMatrix& w, const float* x, int rows,
                const float* bias, float* y);
+  // One row as two, of which each has half of the numbers and zeros.
+  void RowInHalves(const PackedMatrix& w, const float* x, const float* bias,
+                   float* y);
   void PackRows(const float* x, int rows, std::int64_t cols);
   void MultiplyPass(const Pass& pass);
   // Rows [row, row + rows) against panels [first, end).
@@ -51,9 +56,11 @@ class HostProducts {
 
   const ProductKernels& kernels_;
   ThreadPool& pool_;
+  const Exactness exactness_;
   int pass_rows_ = 0;
   HostMemory packed_;  // [K block][row tile][k][row]
   HostMemory thread_scratch_;
+  HostMemory halves_;  // kGrid: two rows of input, then two of output
 };
 
 }  // namespace holdfast::kernels

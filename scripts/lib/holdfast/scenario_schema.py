@@ -130,6 +130,18 @@ def _check_generation(step: dict, op: str, place: str, ids: set[str]) -> None:
             _one_of(name, AS_CLIENT, f"{place}.as_client")
 
 
+def for_grid(steps: list) -> list:
+    """Steps of a checked scenario whose fields of expect_grid stand in expect."""
+    out = []
+    for step in steps:
+        step = dict(step)
+        step["expect"] = {**step.get("expect", {}), **step.pop("expect_grid", {})}
+        if step["op"] == "parallel":
+            step["steps"] = [for_grid(branch) for branch in step["steps"]]
+        out.append(step)
+    return out
+
+
 def as_client_list(step: dict) -> list[str]:
     names = step.get("as_client", [])
     return [names] if isinstance(names, str) else names
