@@ -95,7 +95,8 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
   if (!loaded.ok()) return ToAbslStatus(loaded.status());
   model_ = std::move(loaded->model);
   tokenizer_ = std::move(loaded->tokenizer);
-  if (model_->layout().grid_tokens > kChunkRows) {
+  if (machine.exactness == kernels::Exactness::kGrid &&
+      model_->layout().grid_tokens > kChunkRows) {
     return absl::UnimplementedError(
         fmt::format("a grid of {} tokens: steps have at most {} rows",
                     model_->layout().grid_tokens, kChunkRows));
