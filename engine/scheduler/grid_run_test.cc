@@ -222,10 +222,12 @@ TEST_P(GridRunTest, APartOfAChunkIsNoPlaceForALongerPrompt) {
 
 // Its own rows are gone, and those of the same ids in the index are others.
 TEST_P(GridRunTest, APromptsEndDoesNotOutliveItsRows) {
-  const Ids prompt = SomeIds(1400, 1);
-  engine_.Run(Of("a", prompt, 1));
-  engine_.Run(Of("b", Joined(prompt, SomeIds(900, 2)), 1));
-  ExpectAtLine(Of("a", prompt), 1024);
+  for (int length : {1280, 1400}) {  // whole blocks, and not
+    const Ids prompt = SomeIds(length, length);
+    engine_.Run(Of("a", prompt, 1));
+    engine_.Run(Of("b", Joined(prompt, SomeIds(900, 2)), 1));
+    ExpectAtLine(Of("a", prompt), 1024);
+  }
 }
 
 TEST_P(GridRunTest, ACancelledPrefillIsGoneOnFromItsLastLine) {
