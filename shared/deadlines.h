@@ -14,6 +14,14 @@ using std::chrono::milliseconds;
 inline constexpr milliseconds kAttach{5000};
 // Between two attempts to attach.
 inline constexpr milliseconds kAttachRetry{500};
+// The engine asks the cache service where a prompt could be resumed, or which
+// lines to store, while a request waits.
+inline constexpr milliseconds kLookup{100};
+// After a lookup that was too late the cache service is not asked for this
+// long: a stopped one costs a request its deadline once, not each time.
+inline constexpr milliseconds kLookupPause{1000};
+// Emptying a cache: behind a running request, or a folder of files.
+inline constexpr milliseconds kCacheClear{30000};
 // Any control call (status, layout, metrics).
 inline constexpr milliseconds kControl{2000};
 // The gateway waits this long for an engine that is not there, then answers
@@ -49,6 +57,17 @@ inline constexpr milliseconds kHttpIdle{120000};
 // Bytes still arriving after an answer that closes the connection are read and
 // dropped for this long, so that the client sees the answer and not a reset.
 inline constexpr milliseconds kHttpLinger{2000};
+
+// A restore, by what it is predicted to take and what computing the same rows
+// would take: never longer than that.
+inline milliseconds Restore(milliseconds predicted, milliseconds saved) {
+  return std::min(std::max(milliseconds(1000), 3 * predicted), saved);
+}
+
+// How long the engine lends blocks of its pool for a store of so many bytes.
+inline milliseconds Lease(std::uint64_t bytes) {
+  return milliseconds(30000 + bytes / 20'000);  // 20 MB/s
+}
 
 // A drain at a planned stop: at least a minute, longer for much to write.
 inline milliseconds Drain(std::uint64_t bytes_to_write) {

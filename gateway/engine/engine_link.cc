@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "boost/asio/co_spawn.hpp"
 #include "fmt/format.h"
-#include "gateway/engine/local_channel.h"
+#include "shared/local_channel.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::gateway {

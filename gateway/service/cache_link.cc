@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "gateway/engine/local_channel.h"
 #include "shared/deadlines.h"
+#include "shared/local_channel.h"
 
 namespace holdfast::gateway {
 

@@ -14,6 +14,7 @@
 #include "shared/attach/paths.h"
 #include "shared/daemon.h"
 #include "shared/grpc_status.h"
+#include "shared/local_channel.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::attach {
@@ -35,6 +36,7 @@ v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
     v1::View& out = *layout.add_views();
     out.set_name(view.name);
     out.set_bytes_per_token(view.bytes_per_token);
+    out.set_parts(view.parts);
   }
   for (const Section& section : options.layout.sections) {
     v1::Section& out = *layout.add_sections();
@@ -45,6 +47,8 @@ v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
   layout.set_grid_tokens(options.layout.grid_tokens);
   layout.set_block_bytes(options.layout.BlockBytes());
   layout.set_block_count(options.block_count);
+  request.set_lease_table_offset_bytes(options.lease_table_offset);
+  request.set_lease_slots(options.lease_slots);
   return request;
 }
 
@@ -66,6 +70,20 @@ AttachClient::AttachClient(AttachClientOptions options, WakeFd wake)
 }
 
 AttachClient::~AttachClient() { Stop(); }
+
+std::shared_ptr<const AttachSession> AttachClient::session() const {
+  std::lock_guard lock(mutex_);
+  return session_;
+}
+
+void AttachClient::SetSession(std::shared_ptr<AttachSession> session) {
+  std::shared_ptr<AttachSession> old;
+  {
+    std::lock_guard lock(mutex_);
+    old = std::exchange(session_, std::move(session));
+  }
+  if (old != nullptr) old->open = false;
+}
 
 AttachLink AttachClient::link() const {
   std::lock_guard lock(mutex_);
@@ -93,21 +111,27 @@ void AttachClient::Run() {
 }
 
 AttachClient::End AttachClient::AttachAndWatch() {
-  const auto outcome = Handshake();
+  auto outcome = Handshake();
   if (!outcome.ok())
     return {State::kDetached, std::string(outcome.status().message())};
   if (const auto* refusal = std::get_if<Refusal>(&*outcome))
     return {State::kRefused, refusal->detail};
-  const auto& attachment = std::get<Attachment>(*outcome);
-  const absl::Status announced = Announce(attachment.answer.epoch);
+  auto& attachment = std::get<Attachment>(*outcome);
+  const auto channel =
+      LocalChannel(CacheSocketPath(options_.run_dir), options_.retry);
+  const absl::Status announced = Announce(attachment.answer.epoch, channel);
   if (!announced.ok())
     return {State::kDetached, std::string(announced.message())};
   const std::string peer =
       fmt::format("cache service pid {}", attachment.answer.pid);
+  SetSession(std::make_shared<AttachSession>(
+      attachment.answer.epoch, attachment.answer.staging_slots,
+      std::move(attachment.staging), channel));
   Publish(State::kAttached, peer);
   // The open socket is the attach: its end, or a packet that nobody has to
   // send, ends it.
   (void)WaitFor(attachment.socket.get(), std::nullopt);
+  SetSession(nullptr);
   return {State::kDetached, peer + " went away"};
 }
 
@@ -169,12 +193,10 @@ AttachClient::ReadAnswer(UniqueFd socket) {
                     .answer = accepted};
 }
 
-absl::Status AttachClient::Announce(std::uint64_t epoch) {
+absl::Status AttachClient::Announce(
+    std::uint64_t epoch, const std::shared_ptr<grpc::Channel>& channel) {
   const std::string path = CacheSocketPath(options_.run_dir);
-  absl::StatusOr<std::string> target = UnixTarget(path);
-  if (!target.ok()) return target.status();
-  auto stub = v1::Cache::NewStub(
-      grpc::CreateChannel(*target, grpc::InsecureChannelCredentials()));
+  auto stub = v1::Cache::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        options_.announce_deadline);

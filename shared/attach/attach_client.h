@@ -4,6 +4,7 @@
 #define HOLDFAST_SHARED_ATTACH_ATTACH_CLIENT_H_
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -24,8 +26,9 @@
 #include "shared/deadlines.h"
 
 namespace grpc {
+class Channel;
 class ClientContext;
-}
+}  // namespace grpc
 
 namespace holdfast::attach {
 
@@ -44,6 +47,25 @@ struct AttachLink {
   bool operator==(const AttachLink&) const = default;
 };
 
+// One attach, for those who call the cache service. Whoever holds it keeps the
+// staging memory mapped: let it go when `open` is false.
+struct AttachSession {
+  AttachSession(std::uint64_t epoch, std::uint32_t staging_slots,
+                MappedArena staging, std::shared_ptr<grpc::Channel> channel)
+      : epoch(epoch),
+        staging_slots(staging_slots),
+        staging(std::move(staging)),
+        channel(std::move(channel)) {}
+
+  std::uint64_t slot_bytes() const { return staging.bytes() / staging_slots; }
+
+  const std::uint64_t epoch;
+  const std::uint32_t staging_slots;
+  const MappedArena staging;
+  const std::shared_ptr<grpc::Channel> channel;
+  std::atomic<bool> open{true};
+};
+
 struct AttachClientOptions {
   std::string run_dir;               // of the cache service's sockets
   const MemfdArena* pool = nullptr;  // outlives the client
@@ -51,6 +73,9 @@ struct AttachClientOptions {
   std::string model_name;
   CacheLayout layout;
   std::uint64_t block_count = 0;  // of layout.BlockBytes() each, in the pool
+  // Of the lease table in the pool; 0 slots: there is none.
+  std::uint64_t lease_table_offset = 0;
+  std::uint32_t lease_slots = 0;
   // Called on the client's thread after each change; must not wait. May be
   // empty.
   std::function<void(const AttachLink&)> on_change;
@@ -70,12 +95,15 @@ class AttachClient {
   ~AttachClient();
 
   AttachLink link() const;
+  // The open attach; null when there is none.
+  std::shared_ptr<const AttachSession> session() const;
   // Detaches, at once whatever the peer does. Idempotent.
   void Stop();
 
  private:
-  // What lives as long as one attach. Its end unmaps the staging memory, which
-  // is never used again: I/O of a dead cache service may still write to it.
+  // What lives as long as one attach. When its end comes, the staging memory is
+  // unmapped as soon as no session() is held, and never used again: I/O of a
+  // dead cache service may still write to it.
   struct Attachment {
     UniqueFd socket;
     MappedArena staging;
@@ -96,10 +124,12 @@ class AttachClient {
   End AttachAndWatch();
   absl::StatusOr<std::variant<Attachment, Refusal>> Handshake();
   absl::StatusOr<std::variant<Attachment, Refusal>> ReadAnswer(UniqueFd socket);
-  absl::Status Announce(std::uint64_t epoch);
+  absl::Status Announce(std::uint64_t epoch,
+                        const std::shared_ptr<grpc::Channel>& channel);
   // Negative `fd`: waits for the timeout or Stop() alone. No `timeout`: none.
   Event WaitFor(int fd, std::optional<std::chrono::milliseconds> timeout);
   void Publish(AttachLink::State state, const std::string& detail);
+  void SetSession(std::shared_ptr<AttachSession> session);
 
   const AttachClientOptions options_;
   WakeFd wake_;
@@ -107,6 +137,7 @@ class AttachClient {
   AttachLink link_;                         // guarded by mutex_
   bool stopping_ = false;                   // guarded by mutex_
   grpc::ClientContext* calling_ = nullptr;  // guarded by mutex_
+  std::shared_ptr<AttachSession> session_;  // guarded by mutex_
   std::thread thread_;
 };
 

@@ -77,6 +77,13 @@ AttachServerState AttachServer::state() const {
   return state_;
 }
 
+std::shared_ptr<const MappedArena> AttachServer::pool(
+    std::uint64_t epoch) const {
+  std::lock_guard lock(mutex_);
+  if (!state_.peer || state_.peer->epoch != epoch) return nullptr;
+  return pool_;
+}
+
 void AttachServer::RefuseNew() {
   std::lock_guard lock(mutex_);
   state_.draining = true;
@@ -316,10 +323,10 @@ void AttachServer::Attach(HalfOpen connection, Admitted admitted) {
         connection.socket.get(), BytesOf(answer), options_.staging->fd());
     if (!sent.ok()) return;  // it gave up before we read its hello
     state_.peer = peer;
+    pool_ = std::make_shared<const MappedArena>(std::move(admitted.pool));
     ++state_.attaches;
   }
-  attachment_.emplace(Attachment{.socket = std::move(connection.socket),
-                                 .pool = std::move(admitted.pool)});
+  attachment_.emplace(Attachment{.socket = std::move(connection.socket)});
   last_logged_refusal_ = {};
   spdlog::info("engine attached pid={} epoch={:016x} pool_bytes={}", peer.pid,
                peer.epoch, peer.pool_bytes);
@@ -343,10 +350,12 @@ void AttachServer::Refuse(const HalfOpen& connection, const Refusal& refusal) {
 }
 
 void AttachServer::Detach(const char* why) {
-  attachment_.reset();  // unmaps the pool before anyone can attach again
+  attachment_.reset();
   AttachedPeer peer;
+  std::shared_ptr<const MappedArena> pool;  // unmapped outside the lock
   {
     std::lock_guard lock(mutex_);
+    pool = std::move(pool_);
     peer = *state_.peer;
     state_.peer.reset();
     ++state_.detaches;

@@ -65,6 +65,10 @@ class AttachServer {
 
   AttachServerState state() const;
 
+  // The attached engine's pool, mapped for reading; null for another epoch. I/O
+  // that reads it holds it: then it stays mapped after the engine has gone.
+  std::shared_ptr<const MappedArena> pool(std::uint64_t epoch) const;
+
   // From now on every hello is refused as draining; the attached engine stays.
   void RefuseNew();
   // True when no engine is attached, waiting for that at most `deadline`.
@@ -88,7 +92,6 @@ class AttachServer {
   // What the attached engine's life holds.
   struct Attachment {
     UniqueFd socket;
-    MappedArena pool;
   };
   struct Admitted {
     Hello hello;
@@ -125,10 +128,11 @@ class AttachServer {
   WakeFd wake_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  AttachServerState state_;         // guarded by mutex_
-  std::uint64_t probes_asked_ = 0;  // guarded by mutex_
-  std::uint64_t probes_seen_ = 0;   // guarded by mutex_
-  bool stopping_ = false;           // guarded by mutex_
+  AttachServerState state_;                  // guarded by mutex_
+  std::shared_ptr<const MappedArena> pool_;  // guarded by mutex_
+  std::uint64_t probes_asked_ = 0;           // guarded by mutex_
+  std::uint64_t probes_seen_ = 0;            // guarded by mutex_
+  bool stopping_ = false;                    // guarded by mutex_
   std::thread thread_;
 };
 

@@ -1,6 +1,6 @@
 // Channels to daemons of this machine.
-#ifndef HOLDFAST_GATEWAY_ENGINE_LOCAL_CHANNEL_H_
-#define HOLDFAST_GATEWAY_ENGINE_LOCAL_CHANNEL_H_
+#ifndef HOLDFAST_SHARED_LOCAL_CHANNEL_H_
+#define HOLDFAST_SHARED_LOCAL_CHANNEL_H_
 
 #include <chrono>
 #include <memory>
@@ -8,13 +8,13 @@
 
 #include "grpcpp/channel.h"
 
-namespace holdfast::gateway {
+namespace holdfast {
 
 // A channel to a Unix socket, which need not exist yet. gRPC's own back-off
 // grows to two minutes; a daemon that comes back is found within `retry`.
 std::shared_ptr<grpc::Channel> LocalChannel(const std::string& socket,
                                             std::chrono::milliseconds retry);
 
-}  // namespace holdfast::gateway
+}  // namespace holdfast
 
-#endif  // HOLDFAST_GATEWAY_ENGINE_LOCAL_CHANNEL_H_
+#endif  // HOLDFAST_SHARED_LOCAL_CHANNEL_H_

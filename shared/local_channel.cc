@@ -1,4 +1,4 @@
-#include "gateway/engine/local_channel.h"
+#include "shared/local_channel.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "grpcpp/support/channel_arguments.h"
 #include "shared/deadlines.h"
 
-namespace holdfast::gateway {
+namespace holdfast {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstRetry{50};
@@ -37,4 +37,4 @@ std::shared_ptr<grpc::Channel> LocalChannel(const std::string& socket,
       "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-}  // namespace holdfast::gateway
+}  // namespace holdfast
