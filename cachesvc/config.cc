@@ -7,6 +7,51 @@ namespace {
 
 constexpr std::uint64_t kSlotMb = kStagingSlotBytes >> 20;
 constexpr std::uint64_t kMaxStagingMb = std::uint64_t{1} << 20;  // 1 TiB
+constexpr double kMaxGb = 1e9;
+constexpr double kMaxDays = 36500;
+constexpr double kGb = 1e9;
+constexpr double kDay = 86400;
+
+absl::Status CheckRange(const char* flag, double value, double least,
+                        double most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} {}: must be {} to {}", flag, value, least, most));
+}
+
+IoPoolKind IoKindOf(const std::string& io) {
+  if (io == "io_uring") return IoPoolKind::kUring;
+  return io == "threads" ? IoPoolKind::kThreads : IoPoolKind::kBest;
+}
+
+std::uint64_t Bytes(double gb) { return static_cast<std::uint64_t>(gb * kGb); }
+
+absl::Status ValidateDisk(const Config& config) {
+  for (const absl::Status& status :
+       {CheckRange("--store-gb", config.store_gb, 0, kMaxGb),
+        CheckRange("--store-entry-gb", config.store_entry_gb, 0, kMaxGb),
+        CheckRange("--disk-gb", config.disk_gb, 0, kMaxGb),
+        CheckRange("--disk-ttl-days", config.disk_ttl_days, 0, kMaxDays),
+        CheckRange("--disk-free-gb", config.disk_free_gb, 0, kMaxGb),
+        CheckRange("--disk-write-gb-s", config.disk_write_gb_s, 0.001, kMaxGb),
+        CheckRange("--spill-gb", config.spill_gb, 0, kMaxGb),
+        CheckRange("--admit-after", config.admit_after, 1, 1000)}) {
+    if (!status.ok()) return status;
+  }
+  const double floor =
+      static_cast<double>(StoreLimits().free_floor_bytes) / kGb;
+  if (config.disk_free_gb < floor && !config.allow_small_free_space) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--disk-free-gb {}: less than {} needs --allow-small-free-space",
+        config.disk_free_gb, floor));
+  }
+  if (config.disk_io != "auto" && config.disk_io != "io_uring" &&
+      config.disk_io != "threads") {
+    return absl::InvalidArgumentError(fmt::format(
+        "--disk-io {}: must be auto, io_uring or threads", config.disk_io));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -19,7 +64,24 @@ absl::Status Config::Validate() const {
         fmt::format("--staging-mb {}: must be a multiple of {}, at most {}",
                     staging_mb, kSlotMb, kMaxStagingMb));
   }
-  return absl::OkStatus();
+  return ValidateDisk(*this);
+}
+
+std::optional<DiskOptions> Config::disk() const {
+  if (cache_dir.empty() || !(disk_cache || session_spill)) return std::nullopt;
+  DiskOptions options;
+  options.folder = cache_dir;
+  options.limits.disk_budget_bytes = Bytes(disk_gb);
+  options.limits.spill_budget_bytes = Bytes(spill_gb);
+  options.limits.ttl_s = static_cast<std::uint64_t>(disk_ttl_days * kDay);
+  options.limits.free_floor_bytes = Bytes(disk_free_gb);
+  options.disk_cache = disk_cache;
+  options.session_spill = session_spill;
+  options.admission = {.min_tokens = disk_min_tokens,
+                       .admit_after = admit_after};
+  options.write_bytes_per_s = Bytes(disk_write_gb_s);
+  options.io = IoKindOf(disk_io);
+  return options;
 }
 
 void AddFlags(CLI::App& app, Config& config) {
@@ -27,6 +89,47 @@ void AddFlags(CLI::App& app, Config& config) {
       ->capture_default_str();
   app.add_option("--staging-mb", config.staging_mb,
                  "MiB of memory that an attached engine maps for restores")
+      ->capture_default_str();
+  app.add_option("--store-gb", config.store_gb,
+                 "memory for snapshots, in GiB; 0: none are kept")
+      ->capture_default_str();
+  app.add_option("--store-entry-gb", config.store_entry_gb,
+                 "largest snapshot, in GiB")
+      ->capture_default_str();
+  app.add_option("--cache-dir", config.cache_dir,
+                 "folder of everything kept on disk; empty: nothing is")
+      ->capture_default_str();
+  app.add_flag("--disk-cache,!--no-disk-cache", config.disk_cache,
+               "keep heads of prompts on disk")
+      ->capture_default_str();
+  app.add_option("--disk-gb", config.disk_gb, "for them, in 10^9 bytes")
+      ->capture_default_str();
+  app.add_option("--disk-ttl-days", config.disk_ttl_days,
+                 "days of service after which an unused one goes")
+      ->capture_default_str();
+  app.add_option("--disk-free-gb", config.disk_free_gb,
+                 "10^9 bytes that stay free on the file system")
+      ->capture_default_str();
+  app.add_flag("--allow-small-free-space", config.allow_small_free_space,
+               "accept a --disk-free-gb below 50: for tests and demos");
+  app.add_option("--disk-min-tokens", config.disk_min_tokens,
+                 "prompts below are not written")
+      ->capture_default_str();
+  app.add_option("--admit-after", config.admit_after,
+                 "times a grid line is read cold before it is written")
+      ->capture_default_str();
+  app.add_option("--disk-write-gb-s", config.disk_write_gb_s,
+                 "rate of writing beside a running engine, 10^9 bytes/s")
+      ->capture_default_str();
+  app.add_flag("--session-spill,!--no-session-spill", config.session_spill,
+               "keep the resident conversation on disk at a planned stop. A "
+               "conversation that is evicted is not written yet")
+      ->capture_default_str();
+  app.add_option("--spill-gb", config.spill_gb,
+                 "for conversations, in 10^9 bytes")
+      ->capture_default_str();
+  app.add_option("--disk-io", config.disk_io,
+                 "auto, io_uring or threads (pread, pwrite)")
       ->capture_default_str();
   app.add_option("--log-level", config.log_level,
                  "trace, debug, info, warn or error")

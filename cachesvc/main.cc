@@ -57,7 +57,7 @@ void ServeUntilSignal(Server& server, SignalWaiter& signals) {
 void Drain(Server& server, SignalWaiter& signals) {
   server.BeginDrain();
   const auto start = steady_clock::now();
-  const auto deadline = start + deadlines::Drain(0);
+  const auto deadline = start + deadlines::Drain(server.pool_bytes());
   bool detached = server.WaitDetached(milliseconds(0));
   if (!detached) spdlog::info("draining: {}", StatusLine(server));
   while (!detached && steady_clock::now() < deadline) {

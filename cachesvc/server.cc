@@ -9,12 +9,16 @@
 #include "shared/attach/paths.h"
 #include "shared/daemon.h"
 #include "shared/deadlines.h"
+#include "spdlog/spdlog.h"
 
 namespace holdfast::cachesvc {
 namespace {
 
-// Control calls of a few clients; the bound keeps a flood of them small.
+// Control calls of a few clients; the bound keeps a flood of them small. A
+// store and a verification each hold one for as long as they take.
 constexpr int kMaxGrpcThreads = 16;
+// The key ids of a prompt of a million tokens take 4 or 5 MB.
+constexpr int kMaxMessageBytes = 64 << 20;
 
 }  // namespace
 
@@ -25,6 +29,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Config config) {
   if (!staging.ok()) return staging.status();
   std::unique_ptr<Server> server(
       new Server(std::move(config), *std::move(staging)));
+  server->OpenDisk();
   attach::AttachServerOptions options;
   options.socket_path = attach::AttachSocketPath(server->config_.run_dir);
   options.staging = &server->staging_;
@@ -37,20 +42,48 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Config config) {
 }
 
 Server::Server(Config config, MemfdArena staging)
-    : config_(std::move(config)), staging_(std::move(staging)) {}
+    : config_(std::move(config)),
+      staging_(std::move(staging)),
+      slots_({staging_.data(), staging_.bytes()}, config_.staging_slots()),
+      tiers_(slots_) {
+  if (config_.store_bytes() == 0) return;
+  tiers_.store_budget_bytes = config_.store_bytes();
+  tiers_.store_entry_bytes = config_.store_entry_bytes();
+  tiers_.store = std::make_unique<StateStore>(
+      StateStoreOptions{.budget_bytes = tiers_.store_budget_bytes,
+                        .entry_bytes = tiers_.store_entry_bytes});
+}
 
 Server::~Server() { Stop(); }
+
+// Before READY: the sweep is bounded in time.
+void Server::OpenDisk() {
+  const auto options = config_.disk();
+  if (!options) {
+    tiers_.disk_detail =
+        config_.cache_dir.empty() ? "no --cache-dir" : "switched off";
+    return;
+  }
+  auto disk = DiskTier::Open(*options, {staging_.data(), staging_.bytes()});
+  if (disk.ok()) {
+    tiers_.disk = *std::move(disk);
+    return;
+  }
+  tiers_.disk_detail = std::string(disk.status().message());
+  spdlog::error("nothing is kept on disk: {}", tiers_.disk_detail);
+}
 
 absl::Status Server::StartGrpc() {
   const std::string path = attach::CacheSocketPath(config_.run_dir);
   absl::StatusOr<std::string> target = UnixTarget(path);
   if (!target.ok()) return target.status();
-  cache_ = std::make_unique<CacheService>(*attach_, layouts_);
-  admin_ = std::make_unique<AdminService>(config_, *attach_, layouts_);
+  cache_ = std::make_unique<CacheService>(*attach_, layouts_, tiers_);
+  admin_ = std::make_unique<AdminService>(config_, *attach_, layouts_, tiers_);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(
       grpc::ResourceQuota("cachesvc").SetMaxThreads(kMaxGrpcThreads));
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   int bound = 0;
   builder.AddListeningPort(*target, grpc::InsecureServerCredentials(), &bound);
   builder.RegisterService(cache_.get());

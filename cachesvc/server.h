@@ -4,19 +4,23 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cachesvc/attach/announced_layout.h"
 #include "cachesvc/config.h"
+#include "cachesvc/restore/staging_slots.h"
 #include "cachesvc/service/admin_service.h"
 #include "cachesvc/service/cache_service.h"
+#include "cachesvc/service/tiers.h"
 #include "grpcpp/grpcpp.h"
 #include "shared/arena/memfd_arena.h"
 #include "shared/attach/attach_server.h"
 
 namespace holdfast::cachesvc {
 
-// Serves from Start() on. Thread-safe but for Stop().
+// Serves from Start() on. A cache folder that cannot be used leaves the service
+// without it, with the reason in its status. Thread-safe but for Stop().
 class Server {
  public:
   // The run directory exists, and the caller holds the lock that says that no
@@ -33,6 +37,10 @@ class Server {
   // First step of a stop: health says NOT_SERVING, new engines are refused, the
   // attached one is served on.
   void BeginDrain();
+  std::uint64_t pool_bytes() const {
+    const auto peer = state().peer;
+    return peer ? peer->pool_bytes : 0;
+  }
   // Waits at most `deadline` for the engine to detach; true when none is.
   bool WaitDetached(std::chrono::milliseconds deadline) const {
     return attach_->WaitDetached(deadline);
@@ -42,10 +50,13 @@ class Server {
 
  private:
   Server(Config config, MemfdArena staging);
+  void OpenDisk();
   absl::Status StartGrpc();
 
   const Config config_;
   const MemfdArena staging_;
+  StagingSlots slots_;
+  Tiers tiers_;
   LayoutBook layouts_;
   std::unique_ptr<attach::AttachServer> attach_;
   std::unique_ptr<CacheService> cache_;

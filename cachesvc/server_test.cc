@@ -174,12 +174,13 @@ TEST_F(ServerTest, LayoutsThatCannotBeAreRefused) {
   EXPECT_FALSE(Status().engine().has_layout());
 }
 
-TEST_F(ServerTest, TiersSayThatTheyAreNotBuilt) {
+TEST_F(ServerTest, TiersSayWhetherTheyAreThere) {
   const v1::CacheStatus status = Status();
   ASSERT_EQ(status.tiers_size(), 3);
   for (const v1::TierStatus& tier : status.tiers()) {
-    EXPECT_FALSE(tier.available());
-    EXPECT_EQ(tier.detail(), "not built yet");
+    const bool in_memory = tier.name() == "store";
+    EXPECT_EQ(tier.available(), in_memory);
+    EXPECT_EQ(tier.detail(), in_memory ? "" : "no --cache-dir");
   }
   EXPECT_FALSE(status.has_engine());
 }

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kMaxParts = 256;
 constexpr std::size_t kMaxNameBytes = 64;
 constexpr std::size_t kMaxModelNameBytes = 1024;
+constexpr std::uint32_t kMaxLeases = 65536;
+constexpr std::uint32_t kMaxViewParts = 65536;
 
 absl::Status Bad(std::string message) {
   return absl::InvalidArgumentError("layout: " + std::move(message));
@@ -81,6 +83,22 @@ absl::Status CheckBlocks(const AnnouncedLayout& announced,
   return absl::OkStatus();
 }
 
+// The table lies behind the blocks, so that no row is taken for a lease.
+absl::Status CheckLeases(const AnnouncedLayout& announced,
+                         std::uint64_t pool_bytes) {
+  const std::uint64_t bytes = announced.lease_slots * sizeof(std::uint64_t);
+  const std::uint64_t offset = announced.lease_table_offset;
+  if (bytes == 0) return absl::OkStatus();
+  if (announced.lease_slots > kMaxLeases || offset % 8 != 0 ||
+      offset < announced.block_bytes * announced.block_count ||
+      offset > pool_bytes || bytes > pool_bytes - offset) {
+    return Bad(fmt::format(
+        "lease table of {} slots at {} does not lie behind the blocks",
+        announced.lease_slots, offset));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckLayout(const AnnouncedLayout& announced,
@@ -98,6 +116,11 @@ absl::Status CheckLayout(const AnnouncedLayout& announced,
   for (const View& view : layout.views) {
     absl::Status status = parts.Add("view", view.name, view.bytes_per_token);
     if (!status.ok()) return status;
+    if (view.parts == 0 || view.parts > kMaxViewParts ||
+        view.bytes_per_token % view.parts != 0) {
+      return Bad(fmt::format("view {}: {} bytes in {} parts", view.name,
+                             view.bytes_per_token, view.parts));
+    }
   }
   const std::uint64_t row_bytes = parts.sum();
   parts.StartSum();
@@ -105,7 +128,9 @@ absl::Status CheckLayout(const AnnouncedLayout& announced,
     absl::Status status = parts.Add("section", section.name, section.bytes);
     if (!status.ok()) return status;
   }
-  return CheckBlocks(announced, row_bytes, pool_bytes);
+  if (absl::Status s = CheckBlocks(announced, row_bytes, pool_bytes); !s.ok())
+    return s;
+  return CheckLeases(announced, pool_bytes);
 }
 
 void LayoutBook::Put(std::uint64_t epoch, AnnouncedLayout layout) {

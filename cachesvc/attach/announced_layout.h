@@ -18,6 +18,9 @@ struct AnnouncedLayout {
   std::uint32_t block_tokens = 0;
   std::uint64_t block_bytes = 0;
   std::uint64_t block_count = 0;
+  // In the pool: a word for each lease; 0 slots: nothing is leased.
+  std::uint64_t lease_table_offset = 0;
+  std::uint32_t lease_slots = 0;
 };
 
 // OK when every block lies inside a pool of `pool_bytes` and every row inside

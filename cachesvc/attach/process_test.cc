@@ -296,7 +296,7 @@ TEST_F(ProcessTest, CachectlSaysWhatIsWrong) {
   EXPECT_EQ(table.Wait(), 0);
   EXPECT_THAT(table.rest(), HasSubstr("engine          none is attached\n"));
   EXPECT_THAT(table.rest(),
-              HasSubstr("tier disk       not available: not built yet\n"));
+              HasSubstr("tier disk       not available: no --cache-dir\n"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cachesvc/cachectl/text.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -11,22 +12,6 @@ namespace holdfast::cachesvc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Hex(std::string_view bytes) {
-  std::string hex;
-  for (unsigned char byte : bytes)
-    fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
-  return hex;
-}
-
-// Text of another process, safe to print.
-std::string Printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
-  }
-  return out;
-}
 
 void Row(std::string& out, std::string_view name, const std::string& value) {
   fmt::format_to(std::back_inserter(out), "{:<16}{}\n", name, value);

@@ -1,16 +1,26 @@
 #include "cachesvc/service/cache_service.h"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "cachesvc/lease/leased_snapshot.h"
+#include "cachesvc/restore/snapshot_source.h"
+#include "cachesvc/service/tier_calls.h"
 #include "fmt/format.h"
 #include "shared/grpc_status.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::cachesvc {
 namespace {
+
+using std::chrono::steady_clock;
 
 // The attached engine, when the call is of its epoch.
 absl::StatusOr<attach::AttachedPeer> PeerOfEpoch(
@@ -35,7 +45,7 @@ AnnouncedLayout FromProto(const v1::AnnounceLayoutRequest& request) {
   for (const v1::View& view : layout.views()) {
     out.layout.views.push_back({.name = view.name(),
                                 .bytes_per_token = view.bytes_per_token(),
-                                .parts = 1});
+                                .parts = std::max(view.parts(), 1u)});
   }
   for (const v1::Section& section : layout.sections())
     out.layout.sections.push_back(
@@ -44,6 +54,8 @@ AnnouncedLayout FromProto(const v1::AnnounceLayoutRequest& request) {
   out.block_tokens = layout.block_tokens();
   out.block_bytes = layout.block_bytes();
   out.block_count = layout.block_count();
+  out.lease_table_offset = request.lease_table_offset_bytes();
+  out.lease_slots = request.lease_slots();
   return out;
 }
 
@@ -71,14 +83,260 @@ absl::Status Announce(const attach::AttachServer& server, LayoutBook& layouts,
   return absl::OkStatus();
 }
 
+std::span<const std::uint64_t> SpanOf(
+    const google::protobuf::RepeatedField<std::uint64_t>& ids) {
+  return {ids.data(), static_cast<std::size_t>(ids.size())};
+}
+
+double MillisecondsSince(steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start)
+      .count();
+}
+
+absl::StatusOr<std::unique_ptr<PieceSource>> OpenSource(
+    Tiers& tiers, const v1::TierCandidate& candidate,
+    const RestoreRequest& request, Deadline deadline) {
+  if (candidate.tier() == v1::TIER_STORE) {
+    auto snapshot = tiers.store == nullptr
+                        ? nullptr
+                        : tiers.store->Take(EntryOfKey(request.manifest),
+                                            request.position, request.key_ids);
+    if (snapshot == nullptr) return absl::NotFoundError("it is evicted");
+    return SnapshotSource::Make(std::move(snapshot), request.position);
+  }
+  const auto kind = KindOf(candidate.tier());
+  if (!kind || tiers.disk == nullptr) {
+    return absl::NotFoundError("no such tier");
+  }
+  return tiers.disk->OpenRestore(*kind, request, deadline);
+}
+
+// Told when the last piece was handed over.
+std::function<void()> CountHit(Tiers& tiers,
+                               const v1::RestoreBeginRequest& request,
+                               const FileKey& key,
+                               std::shared_ptr<std::uint64_t> bytes) {
+  return
+      [&tiers, bytes, key, tier = request.candidate().tier(),
+       touch = request.touch(),
+       tokens = request.candidate().position_tokens() - request.have_tokens(),
+       start = steady_clock::now()] {
+        const double ms = MillisecondsSince(start);
+        if (tier == v1::TIER_STORE) {
+          tiers.store_use.Hit(tokens, *bytes, ms);
+        } else if (const auto kind = KindOf(tier)) {
+          tiers.disk->NoteHit(*kind, key, touch, tokens, *bytes, ms);
+        }
+      };
+}
+
+// The longest line whose state is worth a snapshot; 0: none, or it has one.
+std::uint32_t StoreLine(const StateStore& store, const CacheLayout& layout,
+                        const LookupRequest& prompt, std::uint64_t resumed_at) {
+  const std::uint64_t line =
+      store.LongestLine(layout, prompt.block_keys.size() * kBlockTokens);
+  if (line <= resumed_at) return 0;
+  for (const StoreCandidate& candidate : store.Lookup(prompt)) {
+    if (candidate.position == line) return 0;
+  }
+  return static_cast<std::uint32_t>(line);
+}
+
+// In the state store.
+StoreAnswer KeepSnapshot(Tiers& tiers, const LeasedStore& leased) {
+  if (tiers.store == nullptr) {
+    return {.reason = "no_tier", .detail = "the state store is off"};
+  }
+  const auto start = steady_clock::now();
+  const auto bytes = StoreSnapshot(*tiers.store, leased);
+  if (bytes.ok()) {
+    tiers.store_use.Stored(*bytes, MillisecondsSince(start));
+    return {.outcome = StoreAnswer::Outcome::kStored,
+            .bytes_written = *bytes,
+            .end_position = leased.key_ids.size()};
+  }
+  StoreAnswer answer{.reason = "invalid",
+                     .detail = std::string(bytes.status().message())};
+  if (absl::IsAborted(bytes.status())) answer.reason = "lease_lost";
+  if (absl::IsResourceExhausted(bytes.status())) answer.reason = "budget";
+  return answer;
+}
+
+StoreAnswer Keep(Tiers& tiers, v1::Tier tier, LeasedStore leased) {
+  if (tier == v1::TIER_STORE) return KeepSnapshot(tiers, leased);
+  if (tiers.disk != nullptr) return tiers.disk->Store(std::move(leased));
+  return {.reason = "no_tier", .detail = "nothing is kept on disk"};
+}
+
 }  // namespace
 
 grpc::Status CacheService::AnnounceLayout(
     grpc::ServerContext*, const v1::AnnounceLayoutRequest* request,
     v1::AnnounceLayoutResponse*) {
   const absl::Status status = Announce(attach_, layouts_, *request);
-  if (!status.ok()) spdlog::warn("announce layout: {}", status.ToString());
+  if (!status.ok()) {
+    spdlog::warn("announce layout: {}", status.ToString());
+  } else {
+    // Slots and restores end with an attach.
+    tiers_.restores.Clear();
+    const Sha256Digest fingerprint = *DigestOf(request->fingerprint());
+    if (tiers_.disk != nullptr) tiers_.disk->Attached(fingerprint);
+    if (tiers_.store != nullptr) tiers_.store->DropForeign(fingerprint);
+  }
   return ToGrpcStatus(status);
+}
+
+grpc::Status CacheService::Lookup(grpc::ServerContext*,
+                                  const v1::LookupRequest* request,
+                                  v1::LookupResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  const auto prompt = FromProto(request->prompt());
+  if (!prompt.ok()) return ToGrpcStatus(prompt.status());
+  tiers_.restores.End(SpanOf(request->ended_restores()));
+  const LookupRequest lookup{.fingerprint = peer->fingerprint,
+                             .root = prompt->root,
+                             .block_keys = prompt->block_keys};
+  if (tiers_.store != nullptr) {
+    tiers_.store_use.Lookup();
+    for (const StoreCandidate& candidate : tiers_.store->Lookup(lookup)) {
+      ToProto(candidate, response->add_candidates());
+    }
+    response->set_store_entry_bytes(tiers_.store_entry_bytes);
+  }
+  if (tiers_.disk == nullptr) return grpc::Status::OK;
+  const DiskLookup found = tiers_.disk->Lookup(lookup);
+  for (const Candidate& candidate : found.candidates) {
+    ToProto(candidate, response->add_candidates());
+  }
+  response->set_foreign(found.foreign);
+  if (tiers_.disk->options().disk_cache) {
+    response->set_minimum_tokens(static_cast<std::uint32_t>(
+        tiers_.disk->options().admission.min_tokens));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::Admit(grpc::ServerContext*,
+                                 const v1::AdmitRequest* request,
+                                 v1::AdmitResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  const auto prompt = FromProto(request->prompt());
+  if (!prompt.ok()) return ToGrpcStatus(prompt.status());
+  const auto layout = layouts_.Get(request->epoch());
+  if (!layout) return grpc::Status::OK;
+  if (tiers_.store != nullptr) {
+    response->set_store_line_tokens(
+        StoreLine(*tiers_.store, layout->layout,
+                  {.fingerprint = peer->fingerprint,
+                   .root = prompt->root,
+                   .block_keys = prompt->block_keys},
+                  request->resumed_at_tokens()));
+  }
+  if (tiers_.disk == nullptr) return grpc::Status::OK;
+  for (const std::uint64_t line : tiers_.disk->Admit({.root = prompt->root,
+                                  .block_keys = prompt->block_keys,
+                                  .grid_tokens = layout->layout.grid_tokens,
+                                  .resumed_at = request->resumed_at_tokens(),
+                                  .session_key = request->session_key(),
+                                  .head = request->head_tokens()})) {
+    response->add_anchor_positions_tokens(static_cast<std::uint32_t>(line));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::RestoreBegin(grpc::ServerContext*,
+                                        const v1::RestoreBeginRequest* request,
+                                        v1::RestoreBeginResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  const v1::TierCandidate& candidate = request->candidate();
+  const auto key = DigestOf(candidate.key());
+  if (!key || candidate.position_tokens() == 0 ||
+      request->have_tokens() > candidate.position_tokens()) {
+    return ToGrpcStatus(absl::InvalidArgumentError("restore: its candidate"));
+  }
+  const std::vector<KeyId> ids(request->key_ids().begin(),
+                               request->key_ids().end());
+  const Deadline deadline =
+      steady_clock::now() + std::chrono::milliseconds(request->deadline_ms());
+  auto source = OpenSource(tiers_, candidate,
+                           {.fingerprint = peer->fingerprint,
+                            .manifest = *key,
+                            .position = candidate.position_tokens(),
+                            .key_ids = ids},
+                           deadline);
+  if (!source.ok()) {
+    spdlog::warn("restore {}: {}", ToHex(*key), source.status().ToString());
+    return ToGrpcStatus(source.status());
+  }
+  const auto told = std::make_shared<std::uint64_t>(0);
+  const auto bytes = tiers_.restores.Begin(
+      *std::move(source), {.id = request->restore_id(),
+                           .position = candidate.position_tokens(),
+                           .have_rows = request->have_tokens(),
+                           .deadline = deadline,
+                           .on_done = CountHit(tiers_, *request, *key, told)});
+  if (!bytes.ok()) return ToGrpcStatus(bytes.status());
+  *told = *bytes;
+  response->set_bytes(*bytes);
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::RestoreNext(grpc::ServerContext*,
+                                       const v1::RestoreNextRequest* request,
+                                       v1::RestoreNextResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  std::vector<ReturnedSlot> returned;
+  for (const v1::SlotRef& slot : request->returned()) {
+    returned.push_back({slot.slot(), slot.generation()});
+  }
+  const auto handed = tiers_.restores.Next(request->restore_id(), returned);
+  if (!handed.ok()) {
+    spdlog::warn("restore {}: {}", request->restore_id(),
+                 handed.status().ToString());
+    return ToGrpcStatus(handed.status());
+  }
+  ToProto(*handed, response);
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::RestoreEnd(grpc::ServerContext*,
+                                      const v1::RestoreEndRequest* request,
+                                      v1::RestoreEndResponse*) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  tiers_.restores.End(SpanOf(request->restore_ids()));
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::Store(grpc::ServerContext*,
+                                 const v1::StoreRequest* request,
+                                 v1::StoreResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  auto store = FromProto(*request);
+  if (!store.ok()) return ToGrpcStatus(store.status());
+  const auto layout = layouts_.Get(request->epoch());
+  store->pool = attach_.pool(request->epoch());
+  if (!layout || store->pool == nullptr) {
+    return ToGrpcStatus(absl::FailedPreconditionError(
+        "store: no layout was announced, or the engine has gone"));
+  }
+  store->fingerprint = peer->fingerprint;
+  store->layout = *layout;
+  const std::size_t rows = store->key_ids.size();
+  const auto start = steady_clock::now();
+  const StoreAnswer answer = Keep(tiers_, request->tier(), *std::move(store));
+  spdlog::info(
+      "store tier={} rows={} outcome={} reason={} bytes={} ms={} detail=\"{}\"",
+      v1::Tier_Name(request->tier()), rows, static_cast<int>(answer.outcome),
+      answer.reason, answer.bytes_written,
+      static_cast<int>(MillisecondsSince(start)), answer.detail);
+  ToProto(answer, response);
+  return grpc::Status::OK;
 }
 
 }  // namespace holdfast::cachesvc

@@ -3,6 +3,7 @@
 #define HOLDFAST_CACHESVC_SERVICE_CACHE_SERVICE_H_
 
 #include "cachesvc/attach/announced_layout.h"
+#include "cachesvc/service/tiers.h"
 #include "grpcpp/grpcpp.h"
 #include "holdfast/v1/cache.grpc.pb.h"
 #include "shared/attach/attach_server.h"
@@ -13,17 +14,37 @@ namespace holdfast::cachesvc {
 // refused with FAILED_PRECONDITION.
 class CacheService final : public v1::Cache::Service {
  public:
-  // Both outlive the service.
-  CacheService(const attach::AttachServer& attach, LayoutBook& layouts)
-      : attach_(attach), layouts_(layouts) {}
+  // All outlive the service.
+  CacheService(const attach::AttachServer& attach, LayoutBook& layouts,
+               Tiers& tiers)
+      : attach_(attach), layouts_(layouts), tiers_(tiers) {}
 
   grpc::Status AnnounceLayout(grpc::ServerContext* context,
                               const v1::AnnounceLayoutRequest* request,
                               v1::AnnounceLayoutResponse* response) override;
+  grpc::Status Lookup(grpc::ServerContext* context,
+                      const v1::LookupRequest* request,
+                      v1::LookupResponse* response) override;
+  grpc::Status Admit(grpc::ServerContext* context,
+                     const v1::AdmitRequest* request,
+                     v1::AdmitResponse* response) override;
+  grpc::Status RestoreBegin(grpc::ServerContext* context,
+                            const v1::RestoreBeginRequest* request,
+                            v1::RestoreBeginResponse* response) override;
+  grpc::Status RestoreNext(grpc::ServerContext* context,
+                           const v1::RestoreNextRequest* request,
+                           v1::RestoreNextResponse* response) override;
+  grpc::Status RestoreEnd(grpc::ServerContext* context,
+                          const v1::RestoreEndRequest* request,
+                          v1::RestoreEndResponse* response) override;
+  grpc::Status Store(grpc::ServerContext* context,
+                     const v1::StoreRequest* request,
+                     v1::StoreResponse* response) override;
 
  private:
   const attach::AttachServer& attach_;
   LayoutBook& layouts_;
+  Tiers& tiers_;
 };
 
 }  // namespace holdfast::cachesvc

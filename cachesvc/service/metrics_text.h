@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <string>
 
+#include "holdfast/v1/cache.pb.h"
 #include "shared/attach/attach_server.h"
 
 namespace holdfast::cachesvc {
 
-// Every reason of a refusal has its series from the start, at zero.
+// Every reason of a refusal, and every tier, has its series from the start, at
+// zero.
 std::string MetricsText(const attach::AttachServerState& state,
-                        std::uint64_t staging_bytes);
+                        std::uint64_t staging_bytes,
+                        const v1::CacheStats& stats);
 
 }  // namespace holdfast::cachesvc
 

@@ -1,0 +1,156 @@
+// Stores out of leased blocks.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cachesvc/disk/sessions_seen.h"
+#include "cachesvc/lease/leased_store.h"
+#include "cachesvc/store/testing/store_world.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "shared/arena/memfd_arena.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+using testing::Fingerprint;
+using testing::PromptIds;
+using testing::Root;
+using testing::StoreWorld;
+
+TEST(SessionsSeenTest, TheFirstTimeAlone) {
+  SessionsSeen seen;
+  const Sha256Digest a = SessionId(Root(Fingerprint("m")), "a");
+  EXPECT_TRUE(seen.Add(a));
+  EXPECT_FALSE(seen.Add(a));
+  EXPECT_TRUE(seen.Add(SessionId(Root(Fingerprint("m")), "b")));
+}
+
+// An engine's pool: blocks whose bytes say which they are, then the table.
+class LeasedStoreTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kBlocks = 16;
+  LeasedStoreTest() {
+    layout_.layout = testing::WorldLayout();
+    layout_.block_tokens = kBlockTokens;
+    layout_.block_bytes = layout_.layout.BlockBytes();
+    layout_.block_count = kBlocks;
+    layout_.lease_table_offset = kBlocks * layout_.block_bytes;
+    layout_.lease_slots = 4;
+    auto arena = MemfdArena::Create("pool", layout_.lease_table_offset + 4096,
+                                    ArenaWriters::kCreatorOnly);
+    EXPECT_TRUE(arena.ok());
+    arena_ = std::make_unique<MemfdArena>(*std::move(arena));
+    for (std::uint64_t i = 0; i < layout_.lease_table_offset; ++i) {
+      arena_->data()[i] =
+          static_cast<std::byte>(i * 7 + i / layout_.block_bytes * 31);
+    }
+    auto mapped = MappedArena::MapReadOnly(
+        "pool", arena_->fd(), arena_->bytes(), ArenaWriters::kCreatorOnly);
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
+    pool_ = std::make_shared<const MappedArena>(*std::move(mapped));
+    SetLease(2, 9);
+    EXPECT_TRUE(world_.Open().ok());
+  }
+  void SetLease(int slot, std::uint64_t generation) {
+    std::memcpy(arena_->data() + layout_.lease_table_offset + 8 * slot,
+                &generation, sizeof(generation));
+  }
+  LeasedStore Anchor() {
+    const std::uint64_t grid = layout_.layout.grid_tokens;
+    const std::uint64_t state_blocks =
+        (StateBytes(layout_.layout) + layout_.block_bytes - 1) /
+        layout_.block_bytes;
+    LeasedStore store;
+    store.fingerprint = Fingerprint("model");
+    store.layout = layout_;
+    store.pool = pool_;
+    store.root = Root(store.fingerprint);
+    store.key_ids = PromptIds(0, 1, 2 * grid);
+    std::uint32_t next = 0;
+    for (; next < 2 * grid / kBlockTokens; ++next) {
+      store.blocks.push_back((next * 3 + 1) % kBlocks);  // in any order
+    }
+    LeasedState state{.position = 2 * grid};
+    for (std::uint32_t i = 0; i < state_blocks; ++i) state.blocks.push_back(i);
+    store.states.push_back(state);
+    store.lease_slot = 2;
+    store.lease_generation = 9;
+    store.deadline = Deadline::max();
+    return store;
+  }
+
+  AnnouncedLayout layout_;
+  std::unique_ptr<MemfdArena> arena_;
+  std::shared_ptr<const MappedArena> pool_;
+  StoreWorld world_;
+};
+
+TEST_F(LeasedStoreTest, WhatWasLentIsWhatIsRead) {
+  const auto leased = LeasedWrite::Make(Anchor());
+  ASSERT_TRUE(leased.ok()) << leased.status();
+  const auto written = world_.store->WriteManifest((*leased)->write());
+  ASSERT_TRUE(written.ok()) << written.status();
+  testing::OwnedWrite expected;
+  expected.layout = layout_.layout;
+  expected.ids = Anchor().key_ids;
+  expected.write = (*leased)->write();
+  EXPECT_TRUE(testing::ReadBack(*world_.store, expected, written->file_key,
+                                2 * layout_.layout.grid_tokens)
+                  .ok());
+}
+
+TEST_F(LeasedStoreTest, ALeaseTakenBackPublishesNothing) {
+  auto leased = LeasedWrite::Make(Anchor());
+  ASSERT_TRUE(leased.ok());
+  // While the second chunk is read.
+  int chunks = 0;
+  (*leased)->write().chunk_read = [&](std::size_t) {
+    if (++chunks == 1) SetLease(2, 0);
+  };
+  const auto written = world_.store->WriteManifest((*leased)->write());
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(world_.store->counters().leases_lost, 1u);
+  EXPECT_TRUE(world_.store->ListManifests().empty());
+  EXPECT_TRUE(world_.store->ListChunks().empty());
+  // Another lease has the slot now.
+  SetLease(2, 10);
+  EXPECT_EQ(LeasedWrite::Make(Anchor()).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST_F(LeasedStoreTest, WhatDoesNotFitIsRefused) {
+  const auto refused = [](LeasedStore store) {
+    const auto made = LeasedWrite::Make(std::move(store));
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument)
+        << made.status();
+  };
+  LeasedStore store = Anchor();
+  store.blocks[0] = kBlocks;
+  refused(store);
+  store = Anchor();
+  store.blocks.pop_back();
+  refused(store);
+  store = Anchor();
+  store.states[0].blocks[0] = kBlocks;
+  refused(store);
+  store = Anchor();
+  store.states[0].blocks.push_back(0);
+  refused(store);
+  store = Anchor();
+  store.lease_slot = 4;
+  refused(store);
+  store = Anchor();
+  store.lease_generation = 0;
+  refused(store);
+}
+
+TEST(SessionIdTest, KeysOfTwoSaltsAreTwo) {
+  EXPECT_NE(SessionId(Root(Fingerprint("a")), "k"),
+            SessionId(Root(Fingerprint("b")), "k"));
+  EXPECT_NE(SessionId(Root(Fingerprint("a")), "k"),
+            SessionId(Root(Fingerprint("a")), "l"));
+}
+
+}  // namespace
+}  // namespace holdfast::cachesvc

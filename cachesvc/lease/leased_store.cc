@@ -1,0 +1,135 @@
+#include "cachesvc/lease/leased_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fmt/format.h"
+#include "shared/aligned_buffer.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+std::uint64_t BlocksFor(std::uint64_t rows) {
+  return (rows + kBlockTokens - 1) / kBlockTokens;
+}
+
+absl::Status Bad(std::string what) {
+  return absl::InvalidArgumentError("store: " + std::move(what));
+}
+
+}  // namespace
+
+absl::Status CheckLeased(const LeasedStore& store) {
+  const AnnouncedLayout& layout = store.layout;
+  if (store.lease_slot >= layout.lease_slots || store.lease_generation == 0) {
+    return Bad(
+        fmt::format("lease {} of {}", store.lease_slot, layout.lease_slots));
+  }
+  const auto inside = [&](std::uint32_t block) {
+    return block < layout.block_count;
+  };
+  if (store.blocks.size() != BlocksFor(store.key_ids.size()) ||
+      !std::all_of(store.blocks.begin(), store.blocks.end(), inside)) {
+    return Bad(fmt::format("{} blocks for {} rows", store.blocks.size(),
+                           store.key_ids.size()));
+  }
+  const std::uint64_t bytes = StateBytes(layout.layout);
+  const std::uint64_t blocks =
+      (bytes + layout.block_bytes - 1) / layout.block_bytes;
+  for (const LeasedState& state : store.states) {
+    if (state.blocks.size() == blocks &&
+        std::all_of(state.blocks.begin(), state.blocks.end(), inside)) {
+      continue;
+    }
+    return Bad(fmt::format("the state at {} in {} blocks", state.position,
+                           state.blocks.size()));
+  }
+  return absl::OkStatus();
+}
+
+bool StillLeased(const LeasedStore& store) {
+  const std::byte* word = store.pool->data() + store.layout.lease_table_offset +
+                          store.lease_slot * sizeof(std::uint64_t);
+  return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(word),
+                         __ATOMIC_SEQ_CST) == store.lease_generation;
+}
+
+void CopyState(const LeasedStore& store, const LeasedState& state,
+               std::span<std::byte> to) {
+  const std::uint64_t block_bytes = store.layout.block_bytes;
+  for (std::size_t i = 0; i < state.blocks.size(); ++i) {
+    const std::uint64_t at = i * block_bytes;
+    std::memcpy(to.data() + at,
+                store.pool->data() + state.blocks[i] * block_bytes,
+                std::min<std::uint64_t>(block_bytes, to.size() - at));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<LeasedWrite>> LeasedWrite::Make(
+    LeasedStore store) {
+  if (auto s = CheckLeased(store); !s.ok()) return s;
+  std::unique_ptr<LeasedWrite> made(new LeasedWrite(std::move(store)));
+  if (auto s = made->CopyStates(); !s.ok()) return s;
+  made->PointAtRows();
+  return made;
+}
+
+absl::Status LeasedWrite::CopyStates() {
+  memory_->pool = store_.pool;
+  for (const LeasedState& state : store_.states) {
+    AlignedBuffer& image =
+        memory_->states.emplace_back(StateBytes(store_.layout.layout));
+    CopyState(store_, state, image.span());
+    write_.states.push_back({.position = state.position,
+                             .kind = state.kind,
+                             .provenance = Provenance::kGrid,
+                             .bytes = {}});
+  }
+  // Not before: a vector that grows moves them.
+  for (std::size_t i = 0; i < write_.states.size(); ++i) {
+    write_.states[i].bytes = memory_->states[i].span();
+  }
+  if (StillLeased(store_)) return absl::OkStatus();
+  return absl::AbortedError("the lease ended before its states were copied");
+}
+
+void LeasedWrite::PointAtRows() {
+  const CacheLayout& layout = store_.layout.layout;
+  write_.kind = store_.kind;
+  write_.fingerprint = store_.fingerprint;
+  write_.layout = layout;
+  write_.root = store_.root;
+  write_.key_ids = store_.key_ids;
+  const std::uint64_t grid = layout.grid_tokens;
+  for (std::uint64_t first = 0; first < store_.key_ids.size(); first += grid) {
+    const std::uint64_t end =
+        std::min<std::uint64_t>(first + grid, store_.key_ids.size());
+    ChunkWrite chunk;
+    // A chunk that is not whole is the conversation's own.
+    chunk.provenance =
+        end - first == grid ? Provenance::kGrid : Provenance::kSession;
+    for (std::uint64_t b = first / kBlockTokens; b < BlocksFor(end); ++b) {
+      chunk.blocks.push_back(store_.pool->data() +
+                             store_.blocks[b] * store_.layout.block_bytes);
+    }
+    write_.chunks.push_back(std::move(chunk));
+  }
+  write_.session_id = SessionId(store_.root, store_.session_key);
+  write_.session_key = store_.session_key;
+  write_.record = store_.record;
+  write_.keep_alive = memory_;
+  write_.still_leased = [this] { return StillLeased(store_); };
+  write_.deadline = store_.deadline;
+}
+
+Sha256Digest SessionId(const PrefixKey& root, const std::string& session_key) {
+  return Sha256()
+      .Update("holdfast session 1")
+      .Update(root)
+      .UpdateField(session_key)
+      .Finish();
+}
+
+}  // namespace holdfast::cachesvc

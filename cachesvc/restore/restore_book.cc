@@ -1,0 +1,197 @@
+#include "cachesvc/restore/restore_book.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "fmt/format.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::cachesvc {
+
+// One restore. Its calls come one at a time; the mutex is for those that do
+// not.
+class RestoreBook::Active {
+ public:
+  Active(std::unique_ptr<PieceSource> source, const RestoreStart& start,
+         StagingSlots& slots)
+      : source_(std::move(source)),
+        deadline_(start.deadline),
+        on_done_(start.on_done),
+        slots_(slots),
+        rows_begin_(start.have_rows / kBlockTokens * source_->block_bytes()),
+        rows_end_((start.position + kBlockTokens - 1) / kBlockTokens *
+                  source_->block_bytes()) {
+    for (std::size_t i = 0; i < source_->pieces().size(); ++i) {
+      if (Target(i).bytes > 0) wanted_.push_back(i);
+    }
+  }
+
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const std::size_t piece : wanted_) sum += Target(piece).bytes;
+    return sum;
+  }
+
+  // Returns how many of them were not lent.
+  std::uint64_t Return(std::span<const ReturnedSlot> returned) {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t stale = 0;
+    for (const ReturnedSlot& slot : returned) {
+      const auto at = lent_.find(slot.slot);
+      if (at == lent_.end() || at->second->generation != slot.generation) {
+        ++stale;
+      } else {
+        lent_.erase(at);
+      }
+    }
+    return stale;
+  }
+
+  absl::StatusOr<HandedPieces> Next() {
+    const std::lock_guard lock(mutex_);
+    if (auto s = StartReads(); !s.ok()) return s;
+    HandedPieces handed;
+    // Half of what is under way: the engine copies it while the rest is read.
+    const std::size_t most = std::max<std::size_t>(1, reading_.size() / 2);
+    for (std::size_t i = 0; i < most && !reading_.empty(); ++i) {
+      Reading& next = reading_.front();
+      if (auto s = source_->FinishRead(next.piece, deadline_); !s.ok()) {
+        return s;
+      }
+      HandedPiece piece = Target(next.piece);
+      piece.slot = next.slot->index;
+      piece.generation = next.slot->generation;
+      handed.pieces.push_back(piece);
+      lent_[piece.slot] = std::move(next.slot);
+      reading_.pop_front();
+    }
+    handed.last = reading_.empty() && next_ == wanted_.size();
+    if (handed.last && on_done_) std::exchange(on_done_, nullptr)();
+    return handed;
+  }
+
+ private:
+  struct Reading {
+    std::size_t piece;
+    StagingSlots::SlotRef slot;
+  };
+
+  absl::Status StartReads() {
+    while (next_ < wanted_.size()) {
+      StagingSlots::SlotRef slot = slots_.TryTake();
+      if (slot == nullptr && reading_.empty()) {
+        // Reads of a restore that was given up may hold them a little longer.
+        slot = slots_.Take(deadline_);
+        if (slot == nullptr) {
+          return absl::DeadlineExceededError("no staging slot came free");
+        }
+      }
+      if (slot == nullptr) return absl::OkStatus();
+      const std::size_t piece = wanted_[next_];
+      if (auto s = source_->StartRead(piece, slot->memory, slot); !s.ok()) {
+        return s;
+      }
+      reading_.push_back({piece, std::move(slot)});
+      ++next_;
+    }
+    return absl::OkStatus();
+  }
+
+  // Where a piece goes; no bytes for one that the engine has no use for.
+  HandedPiece Target(std::size_t i) const {
+    const SourcePiece& piece = source_->pieces()[i];
+    const bool rows = piece.what == SourcePiece::What::kRows;
+    const std::int64_t first =
+        rows ? static_cast<std::int64_t>(rows_begin_) : 0;
+    const auto end =
+        static_cast<std::int64_t>(rows ? rows_end_ : source_->state_bytes());
+    const std::int64_t from = std::max(piece.begin, first);
+    const std::int64_t to =
+        std::min(piece.begin + static_cast<std::int64_t>(piece.bytes), end);
+    HandedPiece target{.what = piece.what};
+    if (from >= to) return target;
+    target.slot_offset = static_cast<std::uint64_t>(from - piece.begin);
+    target.target_offset = static_cast<std::uint64_t>(from);
+    target.bytes = static_cast<std::uint64_t>(to - from);
+    return target;
+  }
+
+  const std::unique_ptr<PieceSource> source_;
+  const Deadline deadline_;
+  std::function<void()> on_done_;
+  StagingSlots& slots_;
+  const std::uint64_t rows_begin_;
+  const std::uint64_t rows_end_;
+  std::vector<std::size_t> wanted_;
+
+  std::mutex mutex_;             // guards all below
+  std::size_t next_ = 0;         // of wanted_, not started yet
+  std::deque<Reading> reading_;  // in order
+  std::map<std::uint32_t, StagingSlots::SlotRef> lent_;
+};
+
+absl::StatusOr<std::uint64_t> RestoreBook::Begin(
+    std::unique_ptr<PieceSource> source, const RestoreStart& start) {
+  auto active = std::make_shared<Active>(std::move(source), start, slots_);
+  const std::uint64_t bytes = active->bytes();
+  const std::lock_guard lock(mutex_);
+  if (active_.contains(start.id)) {
+    return absl::AlreadyExistsError(
+        fmt::format("restore {} is under way", start.id));
+  }
+  if (active_.size() >= kMostRestores) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} restores are under way", active_.size()));
+  }
+  active_[start.id] = std::move(active);
+  return bytes;
+}
+
+absl::StatusOr<HandedPieces> RestoreBook::Next(
+    std::uint64_t id, std::span<const ReturnedSlot> returned) {
+  std::shared_ptr<Active> active;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = active_.find(id);
+    if (at == active_.end()) {
+      return absl::NotFoundError(fmt::format("no restore {}", id));
+    }
+    active = at->second;
+  }
+  const std::uint64_t stale = active->Return(returned);
+  if (stale > 0) {
+    const std::lock_guard lock(mutex_);
+    stale_ += stale;
+  }
+  return active->Next();
+}
+
+void RestoreBook::End(std::span<const std::uint64_t> ids) {
+  std::vector<std::shared_ptr<Active>> ended;  // destroyed outside the lock
+  const std::lock_guard lock(mutex_);
+  for (const std::uint64_t id : ids) {
+    const auto at = active_.find(id);
+    if (at == active_.end()) continue;
+    ended.push_back(std::move(at->second));
+    active_.erase(at);
+  }
+}
+
+void RestoreBook::Clear() {
+  std::map<std::uint64_t, std::shared_ptr<Active>> ended;
+  const std::lock_guard lock(mutex_);
+  ended.swap(active_);
+}
+
+std::size_t RestoreBook::live() const {
+  const std::lock_guard lock(mutex_);
+  return active_.size();
+}
+
+std::uint64_t RestoreBook::stale_returns() const {
+  const std::lock_guard lock(mutex_);
+  return stale_;
+}
+
+}  // namespace holdfast::cachesvc

@@ -1,0 +1,173 @@
+#include "cachesvc/service/tier_calls.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "fmt/format.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// What one call may make us keep.
+constexpr std::size_t kMostSessionKeyBytes = 4096;
+constexpr std::size_t kMostRecordBytes = std::size_t{16} << 20;
+
+std::optional<StateKind> FromProto(v1::StateImage::Kind kind) {
+  switch (kind) {
+    case v1::StateImage::LINE:
+      return StateKind::kLine;
+    case v1::StateImage::END:
+      return StateKind::kEnd;
+    case v1::StateImage::MESSAGE:
+      return StateKind::kMessage;
+    default:
+      return std::nullopt;
+  }
+}
+
+absl::Status Bad(std::string what) {
+  return absl::InvalidArgumentError(std::move(what));
+}
+
+}  // namespace
+
+std::optional<Sha256Digest> DigestOf(const std::string& bytes) {
+  Sha256Digest digest;
+  if (bytes.size() != digest.size()) return std::nullopt;
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+std::string BytesOf(const Sha256Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+v1::Tier TierOf(FileKind kind) {
+  return kind == FileKind::kSession ? v1::TIER_SPILL : v1::TIER_DISK;
+}
+
+std::optional<FileKind> KindOf(v1::Tier tier) {
+  switch (tier) {
+    case v1::TIER_DISK:
+      return FileKind::kAnchor;
+    case v1::TIER_SPILL:
+      return FileKind::kSession;
+    default:
+      return std::nullopt;
+  }
+}
+
+absl::StatusOr<NamedPrompt> FromProto(const v1::PromptKeys& proto) {
+  const auto root = DigestOf(proto.root());
+  if (!root || proto.block_keys().size() % sizeof(PrefixKey) != 0) {
+    return Bad(fmt::format("prompt: a root of {} bytes, keys of {}",
+                           proto.root().size(), proto.block_keys().size()));
+  }
+  NamedPrompt prompt{.root = *root, .block_keys = {}};
+  prompt.block_keys.resize(proto.block_keys().size() / sizeof(PrefixKey));
+  std::memcpy(prompt.block_keys.data(), proto.block_keys().data(),
+              proto.block_keys().size());
+  return prompt;
+}
+
+void ToProto(const Candidate& candidate, v1::TierCandidate* proto) {
+  proto->set_tier(TierOf(candidate.kind));
+  proto->set_key(BytesOf(candidate.file_key));
+  proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
+  proto->set_bytes(candidate.bytes);
+  proto->mutable_tail_ids()->Add(candidate.tail.begin(), candidate.tail.end());
+}
+
+void ToProto(const StoreCandidate& candidate, v1::TierCandidate* proto) {
+  proto->set_tier(v1::TIER_STORE);
+  proto->set_key(BytesOf(KeyOfEntry(candidate.entry)));
+  proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
+  proto->set_bytes(candidate.bytes);
+  proto->mutable_tail_ids()->Add(candidate.tail.begin(), candidate.tail.end());
+}
+
+Sha256Digest KeyOfEntry(std::uint64_t entry) {
+  Sha256Digest key{};
+  std::memcpy(key.data(), &entry, sizeof(entry));
+  return key;
+}
+
+std::uint64_t EntryOfKey(const Sha256Digest& key) {
+  std::uint64_t entry;
+  std::memcpy(&entry, key.data(), sizeof(entry));
+  return entry;
+}
+
+void ToProto(const HandedPieces& handed, v1::RestoreNextResponse* proto) {
+  for (const HandedPiece& piece : handed.pieces) {
+    v1::RestorePiece* out = proto->add_pieces();
+    out->mutable_slot()->set_slot(piece.slot);
+    out->mutable_slot()->set_generation(piece.generation);
+    out->set_what(piece.what == SourcePiece::What::kState
+                      ? v1::RestorePiece::STATE
+                      : v1::RestorePiece::ROWS);
+    out->set_slot_offset_bytes(piece.slot_offset);
+    out->set_target_offset_bytes(piece.target_offset);
+    out->set_bytes(piece.bytes);
+  }
+  proto->set_last(handed.last);
+}
+
+void ToProto(const StoreAnswer& answer, v1::StoreResponse* proto) {
+  switch (answer.outcome) {
+    case StoreAnswer::Outcome::kStored:
+      proto->set_outcome(v1::StoreResponse::STORED);
+      break;
+    case StoreAnswer::Outcome::kWasThere:
+      proto->set_outcome(v1::StoreResponse::WAS_THERE);
+      break;
+    case StoreAnswer::Outcome::kRefused:
+      proto->set_outcome(v1::StoreResponse::REFUSED);
+      break;
+  }
+  proto->set_reason(answer.reason);
+  proto->set_detail(answer.detail);
+  proto->set_bytes_written(answer.bytes_written);
+  proto->set_end_tokens(static_cast<std::uint32_t>(answer.end_position));
+}
+
+absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
+  auto kind = KindOf(proto.tier());
+  if (proto.tier() == v1::TIER_STORE && proto.states_size() > 0) {
+    // A prefix has one state, at its line; a conversation one at its end.
+    const auto last = proto.states(proto.states_size() - 1).kind();
+    kind =
+        last == v1::StateImage::LINE ? FileKind::kAnchor : FileKind::kSession;
+  }
+  const auto root = DigestOf(proto.root());
+  if (!kind || !root || proto.session_key().size() > kMostSessionKeyBytes ||
+      proto.record().size() > kMostRecordBytes) {
+    return Bad(fmt::format(
+        "store: tier {}, a root of {} bytes, a session key of {}, a record of "
+        "{}",
+        static_cast<int>(proto.tier()), proto.root().size(),
+        proto.session_key().size(), proto.record().size()));
+  }
+  LeasedStore store;
+  store.kind = *kind;
+  store.root = *root;
+  store.key_ids.assign(proto.key_ids().begin(), proto.key_ids().end());
+  store.blocks.assign(proto.blocks().begin(), proto.blocks().end());
+  for (const v1::StateImage& image : proto.states()) {
+    const auto state = FromProto(image.kind());
+    if (!state) return Bad("store: a state of no kind");
+    store.states.push_back({image.position_tokens(),
+                            *state,
+                            {image.blocks().begin(), image.blocks().end()}});
+  }
+  store.lease_slot = proto.lease().slot();
+  store.lease_generation = proto.lease().generation();
+  store.session_key = proto.session_key();
+  store.record = proto.record();
+  store.deadline = std::chrono::steady_clock::now() +
+                   std::chrono::milliseconds(proto.deadline_ms());
+  return store;
+}
+
+}  // namespace holdfast::cachesvc
