@@ -1,5 +1,6 @@
 #include "engine/config.h"
 
+#include "engine/cache/planner_costs.h"
 #include "fmt/format.h"
 
 namespace holdfast::engine {
@@ -58,6 +59,12 @@ absl::Status Config::Validate() const {
     return Bad(fmt::format("--resident-gb {}: must be 0 to {}", resident_gb,
                            kMaxPoolGb));
   }
+  if (!planner_costs.empty()) {
+    if (const auto costs = ParsePlannerCosts(planner_costs); !costs.ok()) {
+      return Bad(fmt::format("--planner-costs: {}",
+                             std::string(costs.status().message())));
+    }
+  }
   if (max_queue < 0 || max_queue > kMaxQueue) {
     return Bad(
         fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
@@ -105,6 +112,10 @@ void AddFlags(CLI::App& app, Config& config) {
   app.add_flag("--debug", config.debug,
                "accept forced tokens and digests: for tests, never for "
                "production");
+  app.add_option("--planner-costs", config.planner_costs,
+                 "fixed costs for choosing where a prompt starts: "
+                 "prefill=TOKENS_PER_S,store=MB_PER_S,disk=MB_PER_S,"
+                 "spill=MB_PER_S. Default: measured since the start");
   app.add_flag("--no-cache-service", config.no_cache_service,
                "do not attach to a cache service");
   app.add_option("--log-level", config.log_level,

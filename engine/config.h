@@ -45,6 +45,9 @@ struct Config {
   int max_queue = 64;
   // Accepts forced tokens and digests from clients: never for production.
   bool debug = false;
+  // Fixed costs of reading and computing, for tests of where a prompt starts;
+  // empty: measured ones (engine/cache/planner_costs.h has the form).
+  std::string planner_costs;
   // Do not look for a cache service.
   bool no_cache_service = false;
   std::string log_level = "info";

@@ -73,10 +73,11 @@ void ServeUntilSignal(Scheduler& scheduler, SignalWaiter& signals) {
 }
 
 // A second signal cuts the drain short.
-void Drain(Scheduler& scheduler, SignalWaiter& signals) {
+void Drain(Scheduler& scheduler, std::uint64_t bytes_to_write,
+           SignalWaiter& signals) {
   auto done = std::make_shared<std::promise<Scheduler::DrainResult>>();
   auto drained = done->get_future();
-  scheduler.Drain(deadlines::Drain(0),
+  scheduler.Drain(deadlines::Drain(bytes_to_write),
                   [done](Scheduler::DrainResult r) { done->set_value(r); });
   while (drained.wait_for(milliseconds(0)) != std::future_status::ready) {
     if (signals.Wait(milliseconds(20))) {
@@ -114,7 +115,7 @@ int Run(const Config& config, SignalWaiter& signals) {
   ServeUntilSignal((*engine)->scheduler(), signals);
   NotifyStopping();
   SetHealthy(**server, false);
-  Drain((*engine)->scheduler(), signals);
+  Drain((*engine)->scheduler(), (*engine)->pool_bytes(), signals);
   Shutdown(**server);
   return EXIT_SUCCESS;
 }

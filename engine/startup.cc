@@ -140,8 +140,10 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
   if (!plan.ok()) return plan.status();
   max_context_ = plan->max_context;
   blocks_ = plan->blocks;
-  auto arena = MemfdArena::Create("holdfast-pool", plan->bytes(),
-                                  ArenaWriters::kCreatorOnly);
+  // The lease table lies behind the blocks.
+  auto arena =
+      MemfdArena::Create("holdfast-pool", plan->bytes() + kLeaseTableBytes,
+                         ArenaWriters::kCreatorOnly);
   if (!arena.ok()) return arena.status();
   arena_ = std::make_unique<MemfdArena>(*std::move(arena));
   LogLines(DescribePool(*plan, layout));
@@ -149,18 +151,31 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status LoadedEngine::StartAttach(const Config& config) {
+  attach::AttachClientOptions options;
+  options.run_dir = config.run_dir;
+  options.pool = arena_.get();
+  options.fingerprint = fingerprint_;
+  options.model_name = model_->info().name;
+  options.layout = model_->layout();
+  options.block_count = static_cast<std::uint64_t>(blocks_);
+  options.lease_table_offset = arena_->bytes() - kLeaseTableBytes;
+  options.lease_slots = kLeaseSlots;
+  auto client = attach::AttachClient::Start(std::move(options));
+  if (!client.ok()) return client.status();
+  attach_ = *std::move(client);
+  tiers_ = std::make_unique<RemoteTiers>(*attach_);
+  costs_ = MakeMeasuredCosts();
+  if (config.planner_costs.empty()) return absl::OkStatus();
+  auto costs = ParsePlannerCosts(config.planner_costs);
+  if (!costs.ok()) return costs.status();
+  costs_ = *std::move(costs);
+  return absl::OkStatus();
+}
+
 absl::Status LoadedEngine::StartThreads(const Config& config) {
   if (!config.no_cache_service) {
-    attach::AttachClientOptions options;
-    options.run_dir = config.run_dir;
-    options.pool = arena_.get();
-    options.fingerprint = fingerprint_;
-    options.model_name = model_->info().name;
-    options.layout = model_->layout();
-    options.block_count = static_cast<std::uint64_t>(blocks_);
-    auto client = attach::AttachClient::Start(std::move(options));
-    if (!client.ok()) return client.status();
-    attach_ = *std::move(client);
+    if (auto s = StartAttach(config); !s.ok()) return s;
   }
   auto state = std::make_unique<EngineState>(
       *model_, *backend_, arena_->data(), blocks_, tokenizer_,
@@ -170,6 +185,11 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
           .max_context = max_context_,
           .max_rows = StepRows(backend_->info()),
           .anchor_bytes = config.resident_bytes()});
+  if (tiers_ != nullptr) {
+    state->tiering = std::make_unique<Tiering>(
+        *tiers_, *costs_, arena_->data() + arena_->bytes() - kLeaseTableBytes,
+        state->pool);
+  }
   scheduler_ = std::make_unique<Scheduler>(
       std::move(state),
       Scheduler::Options{.max_queue = config.max_queue, .debug = config.debug});
@@ -190,7 +210,7 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   status.mutable_eos_ids()->Add(tokenizer_.eos_ids.begin(),
                                 tokenizer_.eos_ids.end());
   status.set_grid_tokens(model_->layout().grid_tokens);
-  status.set_pool_bytes(arena_->bytes());
+  status.set_pool_bytes(arena_->bytes() - kLeaseTableBytes);
   status.set_pool_blocks(blocks_);
   status.set_row_bytes(model_->layout().RowBytes());
   status.set_section_bytes(

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/cache/planner_costs.h"
+#include "engine/cache/remote_tiers.h"
 #include "engine/config.h"
 #include "engine/model/model.h"
 #include "engine/scheduler/scheduler.h"
@@ -29,12 +31,14 @@ class LoadedEngine {
   // What the service tells and gives away; `base` has the process's fields.
   EngineService::Serving Serving(const v1::EngineStatus& base);
   Scheduler& scheduler() { return *scheduler_; }
+  std::uint64_t pool_bytes() const { return arena_->bytes(); }
 
  private:
   LoadedEngine() = default;
 
   absl::Status LoadModel(const Config& config);
   absl::Status MakePool(const Config& config);
+  absl::Status StartAttach(const Config& config);
   absl::Status StartThreads(const Config& config);
 
   std::unique_ptr<kernels::Backend> backend_;
@@ -45,8 +49,12 @@ class LoadedEngine {
   int blocks_ = 0;
   int anchor_slots_ = 0;
   std::unique_ptr<MemfdArena> arena_;
+  // Null, all three: without a cache service. Destroyed after the scheduler,
+  // which calls them.
+  std::unique_ptr<attach::AttachClient> attach_;
+  std::unique_ptr<PlannerCosts> costs_;
+  std::unique_ptr<RemoteTiers> tiers_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<attach::AttachClient> attach_;  // null: without
 };
 
 // The status fields known before the model is.

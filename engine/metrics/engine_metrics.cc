@@ -1,5 +1,6 @@
 #include "engine/metrics/engine_metrics.h"
 
+#include "engine/metrics/tier_metrics.h"
 #include "prometheus/text_serializer.h"
 
 namespace holdfast::engine {
@@ -122,9 +123,10 @@ void EngineMetrics::Finished(const Result& result) {
   requests_.Add({{"finish_reason", FinishReasonName(result.reason)}})
       .Increment();
   prompt_tokens_.Add({{"source", "computed"}}).Increment(result.cache.computed);
+  for (const auto& [source, rows] : CachedBySource(result.cache)) {
+    prompt_tokens_.Add({{"source", CacheSourceName(source)}}).Increment(rows);
+  }
   if (result.cache.resumed_at > 0) {
-    prompt_tokens_.Add({{"source", CacheSourceName(result.cache.source)}})
-        .Increment(result.cache.resumed_at);
     const auto& anchor = result.cache.anchor;
     resumes_.Add({{"anchor", anchor ? AnchorKindName(*anchor) : "rows"}})
         .Increment();
@@ -160,7 +162,12 @@ std::string EngineMetrics::Text(const EngineGauges& gauges) {
         gauges.anchors_dropped_rows);
   Raise(evictions_, gauges.evictions);
   Raise(prefill_tokens_, gauges.prefill_tokens);
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  if (gauges.tiers != nullptr) {
+    AddTierMetrics(*gauges.tiers, gauges.leases, gauges.leases_revoked,
+                   families);
+  }
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace holdfast::engine

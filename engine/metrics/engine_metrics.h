@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/anchors/anchor.h"
+#include "engine/cache/tiering.h"
 #include "engine/scheduler/request.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -29,6 +30,9 @@ struct EngineGauges {
   std::array<std::uint64_t, kAnchorKinds> anchors_taken{};  // by AnchorKind
   std::uint64_t anchors_dropped_budget = 0;
   std::uint64_t anchors_dropped_rows = 0;
+  std::shared_ptr<const TierCounters> tiers;  // null: there are none
+  int leases = 0;                             // stores not ended
+  std::uint64_t leases_revoked = 0;
 };
 
 // Thread-safe. Conservation: holdfast_prompt_tokens_total over its sources is

@@ -44,6 +44,14 @@ BlockId BlockPool::Allocate() {
   return AllocateFree();
 }
 
+int BlockPool::EvictAll() {
+  int evicted = 0;
+  for (; !evictable_.empty(); ++evicted) {
+    Evict(std::get<2>(*evictable_.begin()));
+  }
+  return evicted;
+}
+
 BlockId BlockPool::AllocateFree() {
   if (free_.empty()) return kNoBlock;
   const BlockId block = free_.back();

@@ -84,6 +84,9 @@ class BlockPool {
                   const std::optional<PrefixKey>& parent,
                   std::span<const KeyId> ids);
 
+  // Every block that no reference holds leaves the index. Returns how many.
+  int EvictAll();
+
   // Called when an entry leaves the index, before its block may be written:
   // its name and how many blocks are above it in its chain. The entries below
   // it have left before. Must not touch the pool.

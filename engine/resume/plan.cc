@@ -195,6 +195,12 @@ const char* CacheSourceName(CacheSource source) {
       return "resident";
     case CacheSource::kEnd:
       return "end";
+    case CacheSource::kStore:
+      return "store";
+    case CacheSource::kDisk:
+      return "disk";
+    case CacheSource::kSpill:
+      return "spill";
     case CacheSource::kNone:
       break;
   }
@@ -211,6 +217,16 @@ const char* MissReasonName(MissReason reason) {
       return "evicted";
     case MissReason::kBypass:
       return "bypass";
+    case MissReason::kBelowMinimum:
+      return "below_minimum";
+    case MissReason::kCorrupt:
+      return "corrupt";
+    case MissReason::kForeign:
+      return "foreign";
+    case MissReason::kDeadline:
+      return "deadline";
+    case MissReason::kTooCostly:
+      return "too_costly";
     case MissReason::kNone:
       break;
   }

@@ -19,8 +19,19 @@
 
 namespace holdfast::engine {
 
-enum class CacheSource { kNone, kResident, kEnd };
-enum class MissReason { kNone, kCold, kNoAnchor, kEvicted, kBypass };
+enum class CacheSource { kNone, kResident, kEnd, kStore, kDisk, kSpill };
+enum class MissReason {
+  kNone,
+  kCold,
+  kNoAnchor,
+  kEvicted,
+  kBypass,
+  kBelowMinimum,  // too short to be on the disk
+  kCorrupt,       // a file failed a check
+  kForeign,       // only files of another fingerprint
+  kDeadline,      // the cache service answered too late
+  kTooCostly,     // reading takes longer than computing
+};
 const char* CacheSourceName(CacheSource source);
 // Empty for kNone.
 const char* MissReasonName(MissReason reason);

@@ -57,4 +57,12 @@ void EngineState::RetireResident(const AnchorList& heir) {
   resident.reset();
 }
 
+int EngineState::Clear() {
+  const int free = pool.counts().free;
+  if (tiering != nullptr) tiering->leases.RevokeAll();
+  RetireResident({});
+  pool.EvictAll();  // the anchors of remnants go with their rows
+  return pool.counts().free - free;
+}
+
 }  // namespace holdfast::engine

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/cache/tiering.h"
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
 #include "engine/pool/block_pool.h"
@@ -49,6 +50,8 @@ struct EngineState {
   // No conversation is the resident any more. What can outlive that of its
   // anchors becomes a remnant, less those that `heir` holds too.
   void RetireResident(const AnchorList& heir);
+  // Forgets every conversation and cached prefix. Returns the blocks freed.
+  int Clear();
 
   model::Model& model;
   kernels::Backend& backend;
@@ -61,6 +64,8 @@ struct EngineState {
   const TokenBytes token_bytes;
   AnchorSlots anchor_slots;
   BlockPool pool;
+  // Null: there is no cache service to ask. Set before the first request.
+  std::unique_ptr<Tiering> tiering;
   Remnants remnants;  // of earlier residents
   // The last conversation that was no scratch request. After `pool`: it gives
   // its blocks back first.

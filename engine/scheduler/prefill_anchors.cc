@@ -13,7 +13,7 @@ namespace {
 // included.
 std::vector<AnchorSpot> AllSpots(const EngineState& state,
                                  const Sequence& sequence, int prompt_tokens,
-                                 std::span<const int> messages) {
+                                 std::span<const int> messages, bool restored) {
   const int start = sequence.rows();
   std::map<int, AnchorSpot> spots;
   const auto at = [&spots](int position) -> AnchorSpot& {
@@ -22,6 +22,7 @@ std::vector<AnchorSpot> AllSpots(const EngineState& state,
     return spot;
   };
   for (const AnchorRef& anchor : sequence.anchors) at(anchor->position);
+  if (restored) at(start);
   const auto& layout = state.model.layout();
   const int grid = static_cast<int>(layout.grid_tokens);
   if (layout.Recurrent()) {
@@ -56,14 +57,16 @@ AnchorKind KindOf(const AnchorSpot& spot) {
 }  // namespace
 
 PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
-                               int prompt_tokens, std::span<const int> messages)
+                               int prompt_tokens, std::span<const int> messages,
+                               bool restored)
     : state_(state), sequence_(sequence), prompt_tokens_(prompt_tokens) {
   if (sequence.table.kind() == BlockTable::Kind::kScratch) return;
   if (sequence.taint != kUntainted || !state.rule.SharedAt(sequence.rows())) {
     return;
   }
-  wanted_ = SurvivingSpots(AllSpots(state, sequence, prompt_tokens, messages),
-                           state.anchor_slots.capacity(), prompt_tokens);
+  wanted_ = SurvivingSpots(
+      AllSpots(state, sequence, prompt_tokens, messages, restored),
+      state.anchor_slots.capacity(), prompt_tokens);
   for (const AnchorRef& anchor : sequence.anchors) {
     const auto spot =
         std::ranges::find(wanted_, anchor->position, &AnchorSpot::position);

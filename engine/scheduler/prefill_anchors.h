@@ -21,9 +21,10 @@ class PrefillAnchors {
  public:
   // `sequence` has been resumed; `messages` ascend: where the prompt's user
   // messages and assistant headers start. A sequence that leaves no trace gets
-  // no anchors. Arguments outlive this, `messages` need not.
+  // no anchors. `restored`: where it was resumed there is no anchor yet.
+  // Arguments outlive this, `messages` need not.
   PrefillAnchors(EngineState& state, Sequence& sequence, int prompt_tokens,
-                 std::span<const int> messages);
+                 std::span<const int> messages, bool restored);
 
   // The next position at which a step must end: the deepest one for a prompt's
   // last step.

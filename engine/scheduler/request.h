@@ -29,6 +29,9 @@ struct Request {
   std::vector<std::int32_t> prompt;
   // Where its user messages and assistant headers start; ascending.
   std::vector<int> messages;
+  // Start of the last user message before the first assistant's: where the next
+  // session of the same folder parts. 0: not known.
+  int head = 0;
   std::string salt;
   // The model that the prompt's ids were made for; nothing: not checked.
   std::optional<Sha256Digest> fingerprint;
@@ -62,11 +65,17 @@ struct Refusal {
 struct CacheReport {
   CacheSource source = CacheSource::kNone;
   int resumed_at = 0;  // rows taken from the cache
+  int restored = 0;    // of them from the source; the others from the pool
   int computed = 0;    // prompt rows forwarded
   MissReason miss = MissReason::kNone;
   std::optional<AnchorKind> anchor;  // what was resumed at; none: rows alone
   int anchors_taken = 0;             // by the prefill
 };
+
+// Where the rows of a prompt came from, those computed left out: at most two
+// sources.
+std::vector<std::pair<CacheSource, int>> CachedBySource(
+    const CacheReport& cache);
 
 struct OutputToken {
   std::int32_t id = 0;

@@ -7,7 +7,10 @@
 #include "engine/model_status.h"
 #include "engine/resume/plan.h"
 #include "engine/resume/state_digest.h"
+#include "engine/scheduler/line_stores.h"
 #include "engine/scheduler/prefill_anchors.h"
+#include "engine/scheduler/session_spill.h"
+#include "engine/scheduler/tier_resume.h"
 #include "fmt/format.h"
 #include "shared/cache_layout.h"
 
@@ -26,6 +29,19 @@ BlockTable::Kind KindOf(CacheMode mode) {
 }
 
 }  // namespace
+
+std::vector<std::pair<CacheSource, int>> CachedBySource(
+    const CacheReport& cache) {
+  std::vector<std::pair<CacheSource, int>> sources;
+  const int pool = cache.resumed_at - cache.restored;
+  if (cache.restored > 0) {
+    sources.emplace_back(cache.source, cache.restored);
+    if (pool > 0) sources.emplace_back(CacheSource::kResident, pool);
+  } else if (pool > 0) {
+    sources.emplace_back(cache.source, pool);
+  }
+  return sources;
+}
 
 const char* FinishReasonName(FinishReason reason) {
   switch (reason) {
@@ -59,6 +75,10 @@ RequestRun::RequestRun(EngineState& state, const Request& request,
   result_.timing.queue_ms = queue_ms;
   if (request.digest) result_.digests.emplace();
   sequence_.session_key = request.session_key;
+  if (state.tiering == nullptr) return;
+  state.tiering->leases.Collect(Clock::now());
+  ExtendPrefixKeys(sequence_.root, prompt_keys_, block_keys_);
+  prompt_view_ = {sequence_.root, prompt_keys_, block_keys_};
 }
 
 Result RequestRun::Run() {
@@ -82,8 +102,9 @@ bool RequestRun::Prefill() {
     return false;
   }
   if (const auto status = Resume(); !status.ok()) return Fail(status), false;
+  LineStores stores(state_, request_, prompt_view_, sequence_);
   PrefillAnchors anchors(state_, sequence_, result_.prompt_tokens,
-                         request_.messages);
+                         request_.messages, result_.cache.restored > 0);
   result_.cache.anchors_taken += anchors.Reached();
   const int total = result_.prompt_tokens;
   while (sequence_.rows() < total) {
@@ -96,20 +117,53 @@ bool RequestRun::Prefill() {
     const absl::Status status =
         Step(ids, position + rows == total, state_.rule.OfPrefill(position));
     if (!status.ok()) return Fail(status), false;
+    const double seconds = Milliseconds(step_start) / 1000;
     // A step cut short for an anchor says nothing of a full one.
-    if (rows == wanted) {
-      state_.step_size.Measured(rows, Milliseconds(step_start) / 1000);
+    if (rows == wanted) state_.step_size.Measured(rows, seconds);
+    if (state_.tiering != nullptr) {
+      state_.tiering->costs.MeasuredPrefill(rows, seconds);
     }
     result_.cache.computed += rows;
     state_.prefilled += rows;
     result_.cache.anchors_taken += anchors.Reached();
+    stores.Reached();
     sink_.OnProgress(sequence_.rows(), total);
   }
+  stores.Submit();
   return true;
 }
 
 // Gives the sequence what is cached of the prompt.
 absl::Status RequestRun::Resume() {
+  if (!ResumeFromTiers()) ResumeInPlace();
+  return AfterResume();
+}
+
+bool RequestRun::ResumeFromTiers() {
+  if (state_.tiering == nullptr || request_.cache_mode == CacheMode::kBypass) {
+    return false;
+  }
+  const int in_place = Plan(result_.prompt_tokens).position;
+  TierResume resume(
+      state_, prompt_view_, request_.cache_mode == CacheMode::kDefault,
+      {.stop = stop_,
+       .have_blocks = [this](int rows) { return HaveBlocks(rows); }});
+  const TierResumption from = resume.Run(in_place, sequence_);
+  tier_miss_ = from.miss;
+  if (from.source == CacheSource::kNone) return false;
+  const int grid = static_cast<int>(state_.model.layout().grid_tokens);
+  result_.cache = {.source = from.source,
+                   .resumed_at = sequence_.rows(),
+                   .restored = from.restored,
+                   .computed = 0,
+                   .miss = MissReason::kNone,
+                   .anchor = sequence_.rows() % grid == 0 ? AnchorKind::kLine
+                                                          : AnchorKind::kEnd,
+                   .anchors_taken = 0};
+  return true;
+}
+
+void RequestRun::ResumeInPlace() {
   int limit = result_.prompt_tokens;
   for (bool started = false; !started;) {
     // Gone before the first step: it refers to other conversations' anchors.
@@ -119,12 +173,21 @@ absl::Status RequestRun::Resume() {
                             state_.backend, state_.pool, sequence_);
     result_.cache = {.source = plan.source,
                      .resumed_at = sequence_.rows(),
+                     .restored = 0,
                      .computed = 0,
                      .miss = plan.miss,
                      .anchor = plan.anchor,
                      .anchors_taken = 0};
     limit = plan.position / kBlockTokens * kBlockTokens;
   }
+  // The tiers know better than the pool why there was nothing.
+  if (result_.cache.miss == MissReason::kCold &&
+      tier_miss_ != MissReason::kNone) {
+    result_.cache.miss = tier_miss_;
+  }
+}
+
+absl::Status RequestRun::AfterResume() {
   if (request_.digest && sequence_.rows() > 0) {
     const auto digest = StateDigest(state_.model, state_.backend, sequence_,
                                     DigestSections::kRecurrent);
@@ -258,6 +321,9 @@ bool RequestRun::HaveBlocks(int rows) {
     if (sequence_.table.Append()) continue;
     // The resident goes last, and only for a request that replaces it.
     if (sequence_.table.kind() == BlockTable::Kind::kScratch) return false;
+    if (state_.tiering != nullptr && state_.tiering->leases.RevokeAll() > 0) {
+      continue;  // stores wait for nobody, and nobody waits for stores
+    }
     if (!state_.resident) return false;
     state_.RetireResident(sequence_.anchors);
   }
@@ -283,15 +349,17 @@ void RequestRun::Fail(const absl::Status& status) {
 }
 
 void RequestRun::Keep() {
-  const bool computed = sequence_.rows() > result_.cache.resumed_at;
+  const bool news =
+      sequence_.rows() > result_.cache.resumed_at || result_.cache.restored > 0;
   if (sequence_.table.kind() == BlockTable::Kind::kScratch || model_failed_ ||
-      !computed) {
+      !news) {
     return;
   }
   PublishBlocks(state_.pool, state_.rule, sequence_);
   state_.remnants.Forget(sequence_.anchors);
   state_.RetireResident(sequence_.anchors);
   state_.resident = std::move(sequence_);
+  StoreTurn(state_);
 }
 
 }  // namespace holdfast::engine

@@ -33,6 +33,10 @@ class RequestRun {
   // They return false when the request has ended, with the reason in result_.
   bool Prefill();
   absl::Status Resume();
+  // False, and the sequence is empty, when no tier serves.
+  bool ResumeFromTiers();
+  void ResumeInPlace();
+  absl::Status AfterResume();
   ResumePlan Plan(int limit);
   bool AfterPrompt();
   void Decode();
@@ -55,6 +59,9 @@ class RequestRun {
   const std::function<bool()> stop_;
   const std::vector<KeyId> prompt_keys_;
   Sequence sequence_;
+  std::vector<PrefixKey> block_keys_;  // of the prompt, when there are tiers
+  PromptView prompt_view_;
+  MissReason tier_miss_ = MissReason::kNone;
   StopMatcher stops_;
   std::vector<std::int32_t> output_;
   Result result_;

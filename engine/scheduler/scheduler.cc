@@ -5,6 +5,7 @@
 
 #include "engine/pool/free_memory.h"
 #include "engine/scheduler/request_run.h"
+#include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -105,6 +106,25 @@ void Scheduler::Drain(std::chrono::milliseconds deadline,
   wake_.notify_all();
 }
 
+void Scheduler::ClearCache(std::function<void(int)> done) {
+  {
+    std::lock_guard lock(mutex_);
+    clear_waiters_.push_back(std::move(done));
+  }
+  wake_.notify_all();
+}
+
+void Scheduler::AnswerClears(std::unique_lock<std::mutex>& lock) {
+  const auto waiters = std::exchange(clear_waiters_, {});
+  lock.unlock();
+  const int blocks = state_->Clear();
+  const EngineGauges gauges = CacheGauges(*state_);
+  spdlog::info("cache cleared blocks={}", blocks);
+  for (const auto& done : waiters) done(blocks);
+  lock.lock();
+  cache_gauges_ = gauges;
+}
+
 EngineGauges Scheduler::gauges() const {
   std::lock_guard lock(mutex_);
   EngineGauges gauges = cache_gauges_;
@@ -128,6 +148,11 @@ EngineGauges Scheduler::CacheGauges(const EngineState& state) {
   }
   gauges.anchors_dropped_budget = state.anchors_dropped.budget;
   gauges.anchors_dropped_rows = state.anchors_dropped.rows;
+  if (state.tiering != nullptr) {
+    gauges.tiers = state.tiering->counters;
+    gauges.leases = state.tiering->leases.live();
+    gauges.leases_revoked = state.tiering->leases.revoked();
+  }
   return gauges;
 }
 
@@ -148,13 +173,17 @@ std::shared_ptr<Job> Scheduler::NextJob() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++progress_;
+    if (!clear_waiters_.empty()) {
+      AnswerClears(lock);
+      continue;
+    }
     if (!queue_.empty()) break;
     if (!drain_waiters_.empty()) {
       AnswerDrains(lock);
       continue;
     }
     if (stopping_) return nullptr;
-    wake_.wait_for(lock, kIdle);
+    Idle(lock);
   }
   std::shared_ptr<Job> job = std::move(queue_.front());
   queue_.pop_front();
@@ -162,7 +191,23 @@ std::shared_ptr<Job> Scheduler::NextJob() {
   return job;
 }
 
+void Scheduler::Idle(std::unique_lock<std::mutex>& lock) {
+  wake_.wait_for(lock, kIdle);
+  if (state_->tiering == nullptr || !queue_.empty()) return;
+  lock.unlock();
+  state_->tiering->leases.Collect(Clock::now());
+  const EngineGauges gauges = CacheGauges(*state_);
+  lock.lock();
+  cache_gauges_ = gauges;
+}
+
 void Scheduler::AnswerDrains(std::unique_lock<std::mutex>& lock) {
+  if (!std::exchange(spilled_, true)) {
+    const auto deadline = drain_deadline_;
+    lock.unlock();
+    SpillResident(*state_, deadline);
+    lock.lock();
+  }
   const auto waiters = std::exchange(drain_waiters_, {});
   const DrainResult result = drained_;
   lock.unlock();

@@ -53,6 +53,10 @@ class Scheduler {
   void Drain(std::chrono::milliseconds deadline,
              std::function<void(DrainResult)> done);
 
+  // Forgets what the pool has cached, before the next request. `done` gets the
+  // number of blocks freed; it is called once, from the engine thread.
+  void ClearCache(std::function<void(int)> done);
+
   EngineGauges gauges() const;
   std::string MetricsText() { return metrics_.Text(gauges()); }
   bool draining() const;
@@ -73,6 +77,9 @@ class Scheduler {
   void EndJob(const Result& result, double seconds);
   bool MustStop(const Job& job);
   void AnswerDrains(std::unique_lock<std::mutex>& lock);
+  void AnswerClears(std::unique_lock<std::mutex>& lock);
+  // What the engine thread does while it has no request.
+  void Idle(std::unique_lock<std::mutex>& lock);
   bool DeadlinePassed() const;  // needs mutex_
   // What EngineState counts. On the engine thread, or before it starts.
   static EngineGauges CacheGauges(const EngineState& state);
@@ -92,6 +99,8 @@ class Scheduler {
   Clock::time_point drain_deadline_ = Clock::time_point::max();
   DrainResult drained_;
   std::vector<std::function<void(DrainResult)>> drain_waiters_;
+  std::vector<std::function<void(int)>> clear_waiters_;
+  bool spilled_ = false;
   EngineGauges cache_gauges_;   // what of them the engine thread counts
   double request_seconds_ = 1;  // moving average, for Retry-After
 

@@ -82,6 +82,16 @@ std::vector<int> MessageStarts(const v1::GenerateRequest& proto) {
   return starts;
 }
 
+int HeadOf(const v1::GenerateRequest& proto) {
+  int head = 0;
+  for (const v1::MessagePosition& message : proto.messages()) {
+    if (message.role() == v1::ROLE_ASSISTANT) break;
+    if (message.role() == v1::ROLE_USER)
+      head = ToInt(message.position_tokens());
+  }
+  return head;
+}
+
 v1::Refused::Reason ToProto(Refusal::Reason reason) {
   switch (reason) {
     case Refusal::Reason::kQueueFull:
@@ -130,6 +140,7 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   request.session_key = proto.session_key();
   request.prompt = Ids(proto.prompt_ids());
   request.messages = MessageStarts(proto);
+  request.head = HeadOf(proto);
   request.salt = proto.salt();
   if (!proto.fingerprint().empty()) {
     // Another length is another model's: all zeros is nobody's.
@@ -165,9 +176,8 @@ void ToProto(const Refusal& refusal, v1::Refused* proto) {
 
 void ToProto(const CacheReport& cache, v1::CacheReport* proto) {
   proto->set_cache_source(CacheSourceName(cache.source));
-  if (cache.resumed_at > 0) {
-    (*proto->mutable_cached_tokens_by_source())[CacheSourceName(cache.source)] =
-        cache.resumed_at;
+  for (const auto& [source, rows] : CachedBySource(cache)) {
+    (*proto->mutable_cached_tokens_by_source())[CacheSourceName(source)] = rows;
   }
   proto->set_resumed_at_tokens(cache.resumed_at);
   proto->set_computed_tokens(cache.computed);

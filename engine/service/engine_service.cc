@@ -61,8 +61,8 @@ class TokenizerStream final
   v1::TokenizerPart part_;
 };
 
-// Answers when the engine has drained, from its thread.
-class DrainReactor final : public grpc::ServerUnaryReactor {
+// Answers when the engine has done it, from its thread.
+class LateReactor final : public grpc::ServerUnaryReactor {
  public:
   void OnDone() override { delete this; }
 };
@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* EngineService::Drain(
     v1::DrainResponse* response) {
   const Served* served = served_;
   if (served == nullptr) return Answer(context, Loading());
-  auto* reactor = new DrainReactor;
+  auto* reactor = new LateReactor;
   served->serving.scheduler->Drain(
       std::chrono::milliseconds(request->deadline_ms()),
       [reactor, response](Scheduler::DrainResult result) {
@@ -160,6 +160,19 @@ grpc::ServerUnaryReactor* EngineService::Drain(
         response->set_cancelled_requests(result.cancelled);
         reactor->Finish(grpc::Status::OK);
       });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* EngineService::ClearCache(
+    grpc::CallbackServerContext* context, const v1::ClearCacheRequest*,
+    v1::ClearCacheResponse* response) {
+  const Served* served = served_;
+  if (served == nullptr) return Answer(context, Loading());
+  auto* reactor = new LateReactor;
+  served->serving.scheduler->ClearCache([reactor, response](int blocks) {
+    response->set_blocks(static_cast<std::uint64_t>(blocks));
+    reactor->Finish(grpc::Status::OK);
+  });
   return reactor;
 }
 

@@ -47,6 +47,10 @@ class EngineService final : public v1::Engine::CallbackService {
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* ClearCache(
+      grpc::CallbackServerContext* context,
+      const v1::ClearCacheRequest* request,
+      v1::ClearCacheResponse* response) override;
 
  private:
   struct Served {

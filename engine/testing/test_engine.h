@@ -107,6 +107,7 @@ class TestEngine {
 
   // Only the resident may hold blocks between requests.
   void CheckPool() {
+    if (state_->tiering != nullptr) state_->tiering->leases.Collect({});
     std::vector<BlockId> held;
     if (state_->resident) {
       for (int i = 0; i < state_->resident->table.size(); ++i) {

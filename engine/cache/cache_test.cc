@@ -1,0 +1,185 @@
+// The parts around the tiers that need no request.
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "engine/cache/leases.h"
+#include "engine/cache/planner_costs.h"
+#include "engine/cache/state_image.h"
+#include "engine/cache/tier_plan.h"
+#include "engine/model/model.h"
+#include "engine/pool/block_table.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+std::vector<int> Positions(const TierPlan& plan) {
+  std::vector<int> positions;
+  for (const TierOffer& offer : plan.offers) {
+    positions.push_back(offer.candidate.position);
+  }
+  return positions;
+}
+
+TierCandidate At(Tier tier, int position, std::uint64_t bytes) {
+  return {.tier = tier, .key = {}, .position = position, .bytes = bytes};
+}
+
+TEST(PlannerCostsTest, FixedOnesAreReadFromText) {
+  const auto costs =
+      ParsePlannerCosts("disk=100,prefill=50,store=1000,spill=10");
+  ASSERT_TRUE(costs.ok());
+  EXPECT_DOUBLE_EQ((*costs)->PrefillSeconds(100, 200), 2);
+  EXPECT_DOUBLE_EQ((*costs)->ReadSeconds(Tier::kDisk, 200'000'000), 2);
+  EXPECT_DOUBLE_EQ((*costs)->ReadSeconds(Tier::kSpill, 10'000'000), 1);
+  (*costs)->MeasuredPrefill(1000, 1);
+  EXPECT_DOUBLE_EQ((*costs)->PrefillSeconds(100, 200), 2);
+  for (const char* bad :
+       {"", "prefill=1", "prefill=1,store=1,disk=1,spill=0",
+        "prefill=1,store=1,disk=1,spill=x", "prefill,store=1,disk=1,spill=1",
+        "prefill=1,store=1,disk=1,spill=1,more=1",
+        "prefill=1,store=1,disk=1,spill=inf"}) {
+    EXPECT_FALSE(ParsePlannerCosts(bad).ok()) << bad;
+  }
+}
+
+TEST(PlannerCostsTest, MeasuredOnesFollow) {
+  const auto costs = MakeMeasuredCosts();
+  costs->MeasuredPrefill(1000, 0.5);
+  EXPECT_DOUBLE_EQ(costs->PrefillSeconds(0, 2000), 1);
+  costs->MeasuredPrefill(1, 100);  // says nothing
+  EXPECT_DOUBLE_EQ(costs->PrefillSeconds(0, 2000), 1);
+  costs->MeasuredRead(Tier::kDisk, 100'000'000, 0.1);
+  EXPECT_DOUBLE_EQ(costs->ReadSeconds(Tier::kDisk, 1'000'000'000), 1);
+}
+
+TEST(TierPlanTest, TheLeastTimeComesFirst) {
+  const auto costs =
+      *ParsePlannerCosts("prefill=1000,store=1000,disk=100,spill=100");
+  // Both save more than they cost; the deeper one is cheaper in all.
+  EXPECT_THAT(Positions(PlanTiers(*costs,
+                                  {At(Tier::kDisk, 4096, 50'000'000),
+                                   At(Tier::kDisk, 2048, 20'000'000)},
+                                  0, 5000)),
+              ::testing::ElementsAre(4096, 2048));
+  // Deeper, but so large that the shallower one is faster in all.
+  EXPECT_THAT(Positions(PlanTiers(*costs,
+                                  {At(Tier::kDisk, 4096, 390'000'000),
+                                   At(Tier::kDisk, 2048, 20'000'000)},
+                                  0, 5000)),
+              ::testing::ElementsAre(2048, 4096));
+  // The pool starts as deep.
+  const TierPlan none =
+      PlanTiers(*costs, {At(Tier::kDisk, 2048, 1)}, 2048, 5000);
+  EXPECT_TRUE(none.offers.empty());
+  EXPECT_FALSE(none.too_costly);
+  // Reading costs what computing does.
+  const TierPlan dear =
+      PlanTiers(*costs, {At(Tier::kDisk, 1000, 100'000'000)}, 0, 5000);
+  EXPECT_TRUE(dear.offers.empty());
+  EXPECT_TRUE(dear.too_costly);
+  // Of equals the shallower tier.
+  const TierPlan equal = PlanTiers(
+      *costs,
+      {At(Tier::kSpill, 1000, 1'000'000), At(Tier::kDisk, 1000, 1'000'000)}, 0,
+      5000);
+  EXPECT_EQ(equal.offers[0].candidate.tier, Tier::kDisk);
+}
+
+class LeasesTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = 4096;
+  AlignedBytes memory_ = AllocateAligned(8 * kBytes);
+  BlockPool pool_{memory_.get(), kBytes, 8};
+  std::vector<std::uint64_t> table_ =
+      std::vector<std::uint64_t>(kLeaseTableBytes / 8, 7);
+  Leases leases_{reinterpret_cast<std::byte*>(table_.data()), pool_};
+};
+
+TEST_F(LeasesTest, TheTableSaysWhatLasts) {
+  EXPECT_TRUE(
+      std::ranges::all_of(std::span(table_).first(kLeaseSlots),
+                          [](std::uint64_t word) { return word == 0; }));
+  const BlockId block = pool_.Allocate();
+  const auto now = steady_clock::now();
+  const auto lease = leases_.Grant({block}, now + seconds(10));
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_EQ(table_[lease->slot], lease->generation);
+  EXPECT_EQ(pool_.references(block), 2);
+  pool_.Unref(block, BlockPool::Touch::kNo);
+  leases_.Collect(now);
+  EXPECT_TRUE(leases_.Lasts(*lease));
+  leases_.returns()->Add(*lease);
+  leases_.returns()->Add(*lease);  // told twice
+  leases_.Collect(now);
+  EXPECT_FALSE(leases_.Lasts(*lease));
+  EXPECT_EQ(table_[lease->slot], 0u);
+  EXPECT_EQ(pool_.counts().free, 8);
+  EXPECT_EQ(leases_.revoked(), 0u);
+  // The slot is used again, under another generation.
+  const auto next = leases_.Grant({}, now);
+  EXPECT_EQ(next->slot, lease->slot);
+  EXPECT_GT(next->generation, lease->generation);
+  leases_.returns()->Add(*lease);  // late
+  leases_.Collect(now - seconds(1));
+  EXPECT_TRUE(leases_.Lasts(*next));
+  leases_.Collect(now);  // its deadline
+  EXPECT_FALSE(leases_.Lasts(*next));
+  EXPECT_EQ(leases_.revoked(), 1u);
+}
+
+TEST_F(LeasesTest, SlotsAreBounded) {
+  const auto later = steady_clock::now() + seconds(10);
+  for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
+    EXPECT_TRUE(leases_.Grant({}, later).has_value());
+  }
+  EXPECT_FALSE(leases_.Grant({}, later).has_value());
+  EXPECT_EQ(leases_.RevokeAll(), static_cast<int>(kLeaseSlots));
+  EXPECT_EQ(leases_.live(), 0);
+}
+
+TEST(StateImageTest, SectionsComeBack) {
+  CacheLayout layout;
+  layout.views = {{"K", 16, 1}};
+  layout.sections = {{"a", 100}, {"b", 5000}, {"h_last", 12}};
+  ASSERT_EQ(StateImageBytes(layout), 4096u + 8192u + 4096u);
+  const std::size_t bytes = model::ComputeSectionOffsets(layout).bytes;
+  const AlignedBytes sections = AllocateAligned(bytes);
+  std::fill_n(sections.get(), bytes, std::byte{0});
+  const auto places = model::ComputeSectionOffsets(layout);
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::fill_n(sections.get() + places.offsets[i], layout.sections[i].bytes,
+                std::byte(i + 1));
+  }
+  const AlignedBytes memory = AllocateAligned(8 * layout.BlockBytes());
+  std::fill_n(memory.get(), 8 * layout.BlockBytes(), std::byte{0xA5});
+  BlockPool pool(memory.get(), layout.BlockBytes(), 8);
+  const auto blocks = StageState(layout, sections.get(), pool, false);
+  ASSERT_TRUE(blocks.has_value());
+  std::vector<std::byte> image;
+  for (const BlockId block : *blocks) {
+    image.insert(image.end(), pool.data(block),
+                 pool.data(block) + pool.block_bytes());
+  }
+  image.resize(StateImageBytes(layout));
+  const AlignedBytes back = AllocateAligned(bytes);
+  std::fill_n(back.get(), bytes, std::byte{0x77});
+  ReadStateImage(layout, image, back.get());
+  EXPECT_TRUE(std::equal(back.get(), back.get() + bytes, sections.get()));
+  // Too few blocks: none stays taken.
+  for (const BlockId block : *blocks) pool.Unref(block, BlockPool::Touch::kNo);
+  while (pool.counts().free >= static_cast<int>(blocks->size())) {
+    (void)pool.AllocateFree();
+  }
+  const int free = pool.counts().free;
+  EXPECT_FALSE(StageState(layout, sections.get(), pool, true).has_value());
+  EXPECT_EQ(pool.counts().free, free);
+}
+
+}  // namespace
+}  // namespace holdfast::engine

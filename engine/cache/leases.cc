@@ -1,0 +1,75 @@
+#include "engine/cache/leases.h"
+
+#include <atomic>
+#include <utility>
+
+namespace holdfast::engine {
+
+static_assert(kLeaseSlots * sizeof(std::uint64_t) <= kLeaseTableBytes);
+static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
+
+Leases::Leases(std::byte* table, BlockPool& pool)
+    : table_(reinterpret_cast<std::uint64_t*>(table)),
+      pool_(pool),
+      slots_(kLeaseSlots) {
+  for (std::uint32_t slot = 0; slot < kLeaseSlots; ++slot) Write(slot, 0);
+}
+
+void Leases::Write(std::uint32_t slot, std::uint64_t generation) {
+  std::atomic_ref<std::uint64_t>(table_[slot])
+      .store(generation, std::memory_order_seq_cst);
+}
+
+std::optional<LeaseRef> Leases::Grant(std::vector<BlockId> blocks,
+                                      Time deadline) {
+  for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.generation != 0) continue;
+    for (const BlockId block : blocks) pool_.Ref(block);
+    slot = {next_generation_++, std::move(blocks), deadline};
+    ++live_;
+    Write(i, slot.generation);
+    return LeaseRef{i, slot.generation};
+  }
+  return std::nullopt;
+}
+
+bool Leases::Lasts(const LeaseRef& lease) const {
+  return lease.slot < kLeaseSlots &&
+         slots_[lease.slot].generation == lease.generation;
+}
+
+void Leases::End(std::uint32_t slot) {
+  // The word first: who reads the blocks after it sees that they are gone.
+  Write(slot, 0);
+  Slot ended = std::exchange(slots_[slot], Slot{});
+  --live_;
+  // Tail first, as a sequence gives its blocks back.
+  for (std::size_t i = ended.blocks.size(); i-- > 0;) {
+    pool_.Unref(ended.blocks[i], BlockPool::Touch::kNo);
+  }
+}
+
+void Leases::Collect(Time now) {
+  for (const LeaseRef& lease : returns_->Take()) {
+    if (Lasts(lease)) End(lease.slot);
+  }
+  for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
+    if (slots_[i].generation == 0 || slots_[i].deadline > now) continue;
+    ++revoked_;
+    End(i);
+  }
+}
+
+int Leases::RevokeAll() {
+  Collect(Time::min());
+  const int ended = live_;
+  for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
+    if (slots_[i].generation == 0) continue;
+    ++revoked_;
+    End(i);
+  }
+  return ended;
+}
+
+}  // namespace holdfast::engine

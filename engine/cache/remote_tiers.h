@@ -1,0 +1,64 @@
+// The tiers of the attached cache service.
+#ifndef HOLDFAST_ENGINE_CACHE_REMOTE_TIERS_H_
+#define HOLDFAST_ENGINE_CACHE_REMOTE_TIERS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/cache/store_queue.h"
+#include "engine/cache/tiers.h"
+#include "holdfast/v1/cache.grpc.pb.h"
+#include "shared/attach/attach_client.h"
+
+namespace holdfast::engine {
+
+// Bytes come through the staging memory, never through a call. A cache service
+// that dies, stops or restarts costs its deadlines and nothing else: each call
+// has one, and after a late lookup no other is tried for a while.
+class RemoteTiers final : public CacheTiers {
+ public:
+  // `client` outlives this.
+  explicit RemoteTiers(const attach::AttachClient& client);
+
+  bool attached() const override { return client_.session() != nullptr; }
+  TierLookup Lookup(const PromptView& prompt) override;
+  AdmittedLines Admit(const PromptView& prompt, int resumed_at,
+                      const std::string& session_key, int head) override;
+  absl::Status Restore(const RestoreJob& job) override;
+  void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
+    stores_.Add(std::move(job), std::move(done));
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // The open attach, with a stub for it; null when there is none.
+  const attach::AttachSession* Session();
+  absl::Status Begin(const RestoreJob& job, std::uint64_t id, Time deadline);
+  absl::Status ReadPieces(const RestoreJob& job, std::uint64_t id,
+                          Time deadline);
+  absl::Status Take(const v1::RestorePiece& piece, const RestoreJob& job);
+  // Whether the pieces taken filled the target.
+  absl::Status CheckFilled(const RestoreJob& job) const;
+  void End(std::uint64_t id);
+
+  const attach::AttachClient& client_;
+  // Of the engine thread.
+  std::shared_ptr<const attach::AttachSession> session_;
+  std::unique_ptr<v1::Cache::Stub> stub_;  // of session_
+  std::uint64_t next_restore_ = 1;
+  // Ended restores that the cache service may not know of.
+  std::vector<std::uint64_t> unheard_;
+  Time quiet_until_;  // nothing is asked before
+  // Of the restore under way: bytes that were taken.
+  std::uint64_t row_bytes_ = 0;
+  std::uint64_t state_bytes_ = 0;
+
+  StoreQueue stores_;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_REMOTE_TIERS_H_

@@ -1,0 +1,35 @@
+// A sequence's sections as files have them: each from a page boundary on.
+#ifndef HOLDFAST_ENGINE_CACHE_STATE_IMAGE_H_
+#define HOLDFAST_ENGINE_CACHE_STATE_IMAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/pool/block_pool.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::engine {
+
+std::uint64_t StateImageBytes(const CacheLayout& layout);
+
+// `image` has StateImageBytes() bytes, `sections` is as a model takes
+// them (model::ComputeSectionOffsets).
+void WriteStateImage(const CacheLayout& layout, const std::byte* sections,
+                     std::span<std::byte> image);
+void ReadStateImage(const CacheLayout& layout, std::span<const std::byte> image,
+                    std::byte* sections);
+
+// Puts the image into blocks of the pool, one after another; the last one is
+// filled up with zeros. Each has one reference, the caller's. Takes free blocks
+// alone when `evict` is false. Nothing when there are too few.
+std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
+                                               const std::byte* sections,
+                                               BlockPool& pool, bool evict);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_STATE_IMAGE_H_

@@ -1,0 +1,34 @@
+// Which of the tiers' offers a prompt is resumed from.
+#ifndef HOLDFAST_ENGINE_CACHE_TIER_PLAN_H_
+#define HOLDFAST_ENGINE_CACHE_TIER_PLAN_H_
+
+#include <vector>
+
+#include "engine/cache/planner_costs.h"
+#include "engine/cache/tiers.h"
+
+namespace holdfast::engine {
+
+struct TierOffer {
+  TierCandidate candidate;
+  double read_s = 0;
+  double total_s = 0;  // read, then prefill of the rest
+};
+
+struct TierPlan {
+  // Worth a try, best first: less time in all than starting at `in_place`, and
+  // a read that costs less than the prefill it saves.
+  std::vector<TierOffer> offers;
+  // Some started deeper than `in_place` and were too dear.
+  bool too_costly = false;
+};
+
+// `in_place`: where the pool alone lets the prompt start. Of equal times the
+// shallower tier is first, then the deeper position.
+TierPlan PlanTiers(const PlannerCosts& costs,
+                   const std::vector<TierCandidate>& candidates, int in_place,
+                   int prompt_tokens);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_TIER_PLAN_H_

@@ -1,0 +1,39 @@
+#include "engine/cache/tiering.h"
+
+#include <utility>
+
+namespace holdfast::engine {
+
+const char* RestoreFailureName(RestoreFailure failure) {
+  switch (failure) {
+    case RestoreFailure::kGone:
+      return "gone";
+    case RestoreFailure::kCorrupt:
+      return "corrupt";
+    case RestoreFailure::kMismatch:
+      return "mismatch";
+    case RestoreFailure::kDeadline:
+      return "deadline";
+    case RestoreFailure::kCancelled:
+      return "cancelled";
+    case RestoreFailure::kBlocks:
+      return "blocks";
+    case RestoreFailure::kError:
+      break;
+  }
+  return "error";
+}
+
+void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
+  const LeaseRef lease = job.lease;
+  const Tier tier = job.tier;
+  tiers.Store(std::move(job),
+              [lease, tier, returns = leases.returns(), counters = counters,
+               then = std::move(then)](StoreOutcome outcome) {
+                returns->Add(lease);
+                ++counters->of(tier).stores[static_cast<std::size_t>(outcome)];
+                if (then) then(outcome);
+              });
+}
+
+}  // namespace holdfast::engine

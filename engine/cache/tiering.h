@@ -1,0 +1,70 @@
+// All that an engine has beyond its pool.
+#ifndef HOLDFAST_ENGINE_CACHE_TIERING_H_
+#define HOLDFAST_ENGINE_CACHE_TIERING_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/cache/leases.h"
+#include "engine/cache/planner_costs.h"
+#include "engine/cache/tiers.h"
+#include "engine/pool/block_pool.h"
+
+namespace holdfast::engine {
+
+// Why an offer that was tried did not serve.
+enum class RestoreFailure {
+  kGone,      // evicted meanwhile
+  kCorrupt,   // a file failed a check
+  kMismatch,  // other key ids
+  kDeadline,
+  kCancelled,
+  kBlocks,  // the pool had no room
+  kError,   // the cache service or the disk failed
+};
+inline constexpr int kRestoreFailures = 7;
+const char* RestoreFailureName(RestoreFailure failure);
+
+// Read by any thread.
+struct TierCounters {
+  std::atomic<std::uint64_t> lookups{0};
+  std::atomic<std::uint64_t> late_lookups{0};
+  struct OfTier {
+    std::atomic<std::uint64_t> restores{0};
+    std::atomic<std::uint64_t> tokens{0};
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<std::uint64_t> microseconds{0};
+    std::array<std::atomic<std::uint64_t>, kRestoreFailures> failed{};
+    std::array<std::atomic<std::uint64_t>, kStoreOutcomes> stores{};
+  };
+  std::array<OfTier, kTiers> tiers;
+
+  OfTier& of(Tier tier) { return tiers[static_cast<std::size_t>(tier)]; }
+};
+
+// The engine thread's, but for the counters. What it refers to outlives it.
+struct Tiering {
+  Tiering(CacheTiers& tiers, PlannerCosts& costs, std::byte* lease_table,
+          BlockPool& pool)
+      : tiers(tiers), costs(costs), leases(lease_table, pool) {}
+
+  // Queues a store whose lease is granted; its outcome is counted, then told.
+  void Store(StoreJob job, std::function<void(StoreOutcome)> then = {});
+
+  CacheTiers& tiers;
+  PlannerCosts& costs;
+  Leases leases;
+  // As the cache service said last; larger snapshots are not offered to it.
+  std::uint64_t store_entry_bytes = 0;
+  // Shared with stores that are under way.
+  const std::shared_ptr<TierCounters> counters =
+      std::make_shared<TierCounters>();
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_TIERING_H_

@@ -1,0 +1,128 @@
+// What lies outside the pool, as the engine uses it: the tiers of the cache
+// service. No proto types: remote_tiers.h converts.
+#ifndef HOLDFAST_ENGINE_CACHE_TIERS_H_
+#define HOLDFAST_ENGINE_CACHE_TIERS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/pool/block_pool.h"
+#include "shared/prefix_key.h"
+
+namespace holdfast::engine {
+
+enum class Tier { kStore, kDisk, kSpill };
+inline constexpr int kTiers = 3;
+const char* TierName(Tier tier);
+
+// A prompt by name. The spans outlive the call they are given to.
+struct PromptView {
+  PrefixKey root{};
+  std::span<const KeyId> ids;
+  std::span<const PrefixKey> block_keys;  // of every whole block of ids
+};
+
+struct TierCandidate {
+  Tier tier = Tier::kDisk;
+  Sha256Digest key{};
+  int position = 0;
+  std::uint64_t bytes = 0;  // to read, with none of the rows in the pool
+};
+
+struct TierLookup {
+  enum class Outcome {
+    kAnswered,
+    kDetached,  // no cache service
+    kLate,      // it did not answer within the deadline
+  };
+  Outcome outcome = Outcome::kDetached;
+  std::vector<TierCandidate> candidates = {};  // deepest first
+  int minimum_tokens = 0;  // shorter prompts are not written to the disk
+  std::uint64_t store_entry_bytes = 0;  // larger snapshots are refused
+  bool foreign = false;                 // only files of another fingerprint
+};
+
+// Whose state is to be stored as the prefill passes them.
+struct AdmittedLines {
+  std::vector<int> disk = {};  // ascending
+  int store = 0;               // 0: none
+};
+
+// Where restored bytes go.
+struct RestoreTarget {
+  std::span<std::byte* const> blocks;  // of the sequence, from row 0
+  std::size_t block_bytes = 0;
+  int have_tokens = 0;  // rows below are there already: never written
+  std::span<std::byte> state_image;
+};
+
+struct RestoreJob {
+  TierCandidate candidate;
+  std::span<const KeyId> ids;  // at least up to the position
+  RestoreTarget target;
+  std::chrono::milliseconds deadline{0};
+  bool touch = true;           // counts as a use
+  std::function<bool()> stop;  // asked between pieces: give up
+};
+
+// A word of the lease table, and what it holds while the lease lasts.
+struct LeaseRef {
+  std::uint32_t slot = 0;
+  std::uint64_t generation = 0;
+};
+
+enum class StoredState { kLine, kEnd, kMessage };
+
+// One state with all rows below it, in leased blocks.
+struct StoreJob {
+  struct State {
+    int position = 0;
+    StoredState kind = StoredState::kLine;
+    std::vector<BlockId> blocks;  // that hold the image
+  };
+  Tier tier = Tier::kDisk;
+  PrefixKey root{};
+  std::vector<KeyId> ids;
+  std::vector<BlockId> blocks;  // of the rows
+  std::vector<State> states;
+  LeaseRef lease;
+  std::string session_key;
+  std::chrono::milliseconds deadline{0};
+};
+
+enum class StoreOutcome { kStored, kWasThere, kRefused, kFailed, kDropped };
+inline constexpr int kStoreOutcomes = 5;
+const char* StoreOutcomeName(StoreOutcome outcome);
+
+// Everything but the construction is called by the engine thread alone. Nothing
+// here makes a request fail: the worst is a miss.
+class CacheTiers {
+ public:
+  virtual ~CacheTiers() = default;
+
+  virtual bool attached() const = 0;
+  // Waits at most deadlines::kLookup.
+  virtual TierLookup Lookup(const PromptView& prompt) = 0;
+  // Lines of a prompt that was resumed at `resumed_at`. Waits at most
+  // deadlines::kLookup.
+  virtual AdmittedLines Admit(const PromptView& prompt, int resumed_at,
+                              const std::string& session_key, int head) = 0;
+  // Fills the target, or fails with what it holds undefined: NotFound,
+  // DataLoss, DeadlineExceeded, Cancelled (`stop`), FailedPrecondition (other
+  // ids), Unavailable.
+  virtual absl::Status Restore(const RestoreJob& job) = 0;
+  // Queues a store. `done` is called once, on any thread, when its blocks are
+  // not read any more.
+  virtual void Store(StoreJob job, std::function<void(StoreOutcome)> done) = 0;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_TIERS_H_

@@ -1,0 +1,328 @@
+// Requests that resume from the tiers: the bits of a cold run, whatever fails.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/cache/state_image.h"
+#include "engine/scheduler/session_spill.h"
+#include "engine/testing/fake_tiers.h"
+#include "engine/testing/test_engine.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::Answer;
+using ::testing::ElementsAre;
+using testing::ExpectSame;
+using testing::FakeBackend;
+using testing::FakeModel;
+using testing::FakeTiers;
+using testing::FakeTokenizer;
+using testing::MakeRequest;
+using testing::SomeIds;
+using testing::TestEngine;
+using Ids = std::vector<std::int32_t>;
+
+constexpr char kCosts[] = "prefill=100,store=100,disk=100,spill=100";
+
+class TierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
+ protected:
+  // An engine with an empty pool and tiers that hold what `from` stored.
+  struct Node {
+    std::unique_ptr<TestEngine> engine;
+    std::unique_ptr<FakeTiers> tiers;
+    std::unique_ptr<PlannerCosts> costs;
+    std::vector<std::uint64_t> leases =
+        std::vector<std::uint64_t>(kLeaseTableBytes / 8);
+    ~Node() { engine->state().tiering.reset(); }
+  };
+  std::unique_ptr<Node> Make(int blocks = 24, const Node* from = nullptr,
+                             const char* costs = kCosts) {
+    auto node = std::make_unique<Node>();
+    node->engine =
+        std::make_unique<TestEngine>(model_, backend_, blocks, FakeTokenizer());
+    EngineState& state = node->engine->state();
+    node->tiers = std::make_unique<FakeTiers>(state.pool);
+    node->tiers->image_bytes = StateImageBytes(model_.layout());
+    if (from != nullptr) node->tiers->entries = from->tiers->entries;
+    node->costs = *ParsePlannerCosts(costs);
+    state.tiering = std::make_unique<Tiering>(
+        *node->tiers, *node->costs,
+        reinterpret_cast<std::byte*>(node->leases.data()), state.pool);
+    return node;
+  }
+  // One that stored the lines of `ids`.
+  std::unique_ptr<Node> Stored(const Ids& ids, std::vector<int> lines) {
+    auto node = Make();
+    node->tiers->admit = std::move(lines);
+    node->engine->Run(MakeRequest(ids));
+    node->engine->state().tiering->leases.Collect({});
+    node->engine->CheckPool();
+    return node;
+  }
+  Answer RunChecked(Node& node, const Request& request) {
+    const Answer warm = node.engine->Run(request);
+    node.engine->state().tiering->leases.Collect({});
+    ExpectSame(warm, node.engine->Cold(request));
+    return warm;
+  }
+
+  FakeModel model_{GetParam()};
+  FakeBackend backend_;
+  const int grid_ = static_cast<int>(model_.layout().grid_tokens);
+};
+
+TEST_P(TierRunTest, ALineComesBackAfterARestart) {
+  const Ids ids = SomeIds(2 * grid_ + 300, 1);
+  const auto old = Stored(ids, {grid_, 2 * grid_});
+  ASSERT_EQ(old->tiers->entries.size(), 2u);
+  const auto node = Make(24, old.get());
+  // The same head, another message.
+  Ids other = ids;
+  other.back() = (other.back() + 1) % 250;
+  const Answer answer = RunChecked(*node, MakeRequest(other));
+  const CacheReport& cache = answer.result.cache;
+  EXPECT_EQ(cache.source, CacheSource::kDisk);
+  EXPECT_EQ(cache.resumed_at, 2 * grid_);
+  EXPECT_EQ(cache.restored, 2 * grid_);
+  EXPECT_EQ(cache.computed, 300);
+  EXPECT_EQ(cache.anchor, AnchorKind::kLine);
+  EXPECT_EQ(cache.miss, MissReason::kNone);
+  // From now on its rows are the pool's.
+  const Answer again = RunChecked(*node, MakeRequest(ids));
+  EXPECT_EQ(again.result.cache.source, CacheSource::kResident);
+  EXPECT_GE(again.result.cache.resumed_at, 2 * grid_);
+}
+
+TEST_P(TierRunTest, APromptThatIsTheLineNeedsNoForward) {
+  const Ids ids = SomeIds(grid_, 2);
+  const auto old = Stored(ids, {grid_});
+  const auto node = Make(24, old.get());
+  const int forwards = model_.forwards();
+  Request request = MakeRequest(ids, 1);
+  const Answer answer = node->engine->Run(request);
+  EXPECT_EQ(model_.forwards(), forwards);
+  EXPECT_EQ(answer.result.cache.computed, 0);
+  ExpectSame(answer, node->engine->Cold(request));
+}
+
+TEST_P(TierRunTest, OnlyRowsThatThePoolLacksAreRead) {
+  const Ids ids = SomeIds(2 * grid_ + 10, 3);
+  const auto old = Stored(ids, {2 * grid_});
+  const auto node = Make(24, old.get());
+  // Shares the first line and one block with it.
+  Ids cut(ids.begin(), ids.begin() + grid_ + kBlockTokens);
+  node->tiers->outcome = TierLookup::Outcome::kDetached;
+  node->engine->Run(MakeRequest(cut));
+  node->tiers->outcome = TierLookup::Outcome::kAnswered;
+  const Answer answer = RunChecked(*node, MakeRequest(ids));
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kDisk);
+  EXPECT_EQ(answer.result.cache.resumed_at, 2 * grid_);
+  EXPECT_EQ(answer.result.cache.restored, grid_ - kBlockTokens);
+  EXPECT_THAT(
+      CachedBySource(answer.result.cache),
+      ElementsAre(std::pair(CacheSource::kDisk, grid_ - kBlockTokens),
+                  std::pair(CacheSource::kResident, grid_ + kBlockTokens)));
+}
+
+TEST_P(TierRunTest, AFailedRestoreIsAMissWithItsReason) {
+  const Ids ids = SomeIds(grid_ + 100, 4);
+  const auto old = Stored(ids, {grid_});
+  const struct {
+    absl::Status status;
+    MissReason miss;
+  } cases[] = {{absl::DataLossError("x"), MissReason::kCorrupt},
+               {absl::DeadlineExceededError("x"), MissReason::kDeadline},
+               {absl::NotFoundError("x"), MissReason::kEvicted},
+               {absl::UnavailableError("x"), MissReason::kCold}};
+  for (const auto& c : cases) {
+    const auto node = Make(24, old.get());
+    node->tiers->restore_status = c.status;
+    const Answer answer = RunChecked(*node, MakeRequest(ids));
+    EXPECT_EQ(answer.result.cache.source, CacheSource::kNone) << c.status;
+    EXPECT_EQ(answer.result.cache.miss, c.miss) << c.status;
+    EXPECT_EQ(answer.result.cache.computed, grid_ + 100);
+  }
+}
+
+TEST_P(TierRunTest, TheNextCandidateServesWhenTheFirstIsBad) {
+  const Ids ids = SomeIds(2 * grid_ + 10, 5);
+  const auto old = Stored(ids, {grid_, 2 * grid_});
+  const auto node = Make(24, old.get());
+  node->tiers->restore_status = absl::NotFoundError("x");
+  node->tiers->failures = 1;
+  const Answer answer = RunChecked(*node, MakeRequest(ids));
+  EXPECT_EQ(answer.result.cache.resumed_at, grid_);
+}
+
+TEST_P(TierRunTest, WhyTheTiersDidNotServe) {
+  const Ids ids = SomeIds(grid_ + 100, 6);
+  const auto node = Make();
+  node->tiers->minimum_tokens = 2 * grid_;
+  EXPECT_EQ(RunChecked(*node, MakeRequest(ids)).result.cache.miss,
+            MissReason::kBelowMinimum);
+  const auto late = Make();
+  late->tiers->outcome = TierLookup::Outcome::kLate;
+  EXPECT_EQ(RunChecked(*late, MakeRequest(ids)).result.cache.miss,
+            MissReason::kDeadline);
+  const auto old = Stored(ids, {grid_});
+  const auto slow = Make(24, old.get(), "prefill=1e9,store=1,disk=1,spill=1");
+  EXPECT_EQ(RunChecked(*slow, MakeRequest(ids)).result.cache.miss,
+            MissReason::kTooCostly);
+  EXPECT_EQ(slow->tiers->restores, 0);
+}
+
+TEST_P(TierRunTest, BypassAsksNobodyAndReadOnlyLeavesNothing) {
+  const Ids ids = SomeIds(grid_ + 100, 7);
+  const auto old = Stored(ids, {grid_});
+  const auto node = Make(24, old.get());
+  node->tiers->admit = {grid_};
+  Request request = MakeRequest(ids);
+  request.cache_mode = CacheMode::kBypass;
+  node->engine->Run(request);
+  EXPECT_EQ(node->tiers->lookups, 0);
+  const std::string before = node->engine->Describe();
+  request.cache_mode = CacheMode::kReadOnly;
+  const Answer answer = node->engine->Run(request);
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kDisk);
+  ExpectSame(answer, node->engine->Cold(request));
+  EXPECT_EQ(node->engine->Describe(), before);
+  EXPECT_EQ(node->tiers->entries.size(), 1u);
+  EXPECT_TRUE(node->tiers->admitted_from.empty());
+}
+
+TEST_P(TierRunTest, LeasedBlocksAreNotReusedUntilTheyAreTakenBack) {
+  const Ids ids = SomeIds(grid_ + 10, 8);
+  auto node = Make(2 * grid_ / kBlockTokens + 2);
+  node->tiers->admit = {grid_};
+  node->tiers->hold = true;
+  node->engine->state().resident.reset();
+  testing::RecordingSink sink;
+  (void)RequestRun(node->engine->state(), MakeRequest(ids), sink, 0, [] {
+    return false;
+  }).Run();
+  ASSERT_EQ(node->tiers->held.size(), 1u);
+  Leases& leases = node->engine->state().tiering->leases;
+  EXPECT_EQ(leases.live(), 1);
+  node->tiers->admit.clear();
+  // Fits beside them: both stay.
+  node->engine->state().RetireResident({});
+  (void)RequestRun(node->engine->state(), MakeRequest(SomeIds(kBlockTokens, 9)),
+                   sink, 0, [] { return false; })
+      .Run();
+  EXPECT_EQ(leases.live(), 1);
+  const auto job = node->tiers->held[0].first;
+  EXPECT_EQ(node->leases[job.lease.slot], job.lease.generation);
+  node->tiers->Write(job);
+  // Needs every block: the lease ends first.
+  (void)RequestRun(node->engine->state(), MakeRequest(SomeIds(2 * grid_, 10)),
+                   sink, 0, [] { return false; })
+      .Run();
+  EXPECT_EQ(leases.live(), 0);
+  EXPECT_EQ(leases.revoked(), 1u);
+  EXPECT_EQ(node->leases[job.lease.slot], 0u);
+  node->tiers->held[0].second(StoreOutcome::kRefused);
+  leases.Collect({});
+  node->engine->CheckPool();
+  // What was read in time was right.
+  const auto other = Make(24, node.get());
+  EXPECT_EQ(RunChecked(*other, MakeRequest(ids)).result.cache.source,
+            CacheSource::kDisk);
+}
+
+TEST_P(TierRunTest, TheResidentIsSpilledAndComesBackAtItsEnd) {
+  const Ids ids = SomeIds(grid_ + 77, 11);
+  const auto old = Make();
+  Request first = MakeRequest(ids, 5);
+  const Answer turn = old->engine->Run(first);
+  SpillResident(old->engine->state(),
+                std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  ASSERT_FALSE(old->tiers->entries.empty());
+  old->engine->CheckPool();
+  const auto node = Make(24, old.get());
+  Ids next = ids;
+  next.insert(next.end(), turn.ids.begin(), turn.ids.end());
+  for (const std::int32_t id : SomeIds(300, 12)) next.push_back(id);
+  const Answer answer = RunChecked(*node, MakeRequest(next));
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
+  // The last token of an answer was never forwarded.
+  EXPECT_EQ(answer.result.cache.resumed_at, grid_ + 77 + 4);
+  EXPECT_EQ(answer.result.cache.anchor, AnchorKind::kEnd);
+}
+
+TEST_P(TierRunTest, EachTurnAndOneLineGoToTheStateStore) {
+  const auto old = Make();
+  old->tiers->store_entry_bytes = std::uint64_t{1} << 40;
+  old->tiers->store_line = grid_;
+  const Ids ids = SomeIds(grid_ + 300, 15);
+  const Answer turn = old->engine->Run(MakeRequest(ids, 5));
+  ASSERT_EQ(old->tiers->entries.size(), 2u);
+  EXPECT_EQ(old->tiers->entries[0].tier, Tier::kStore);
+  EXPECT_EQ(old->tiers->entries[0].position, grid_);
+  EXPECT_EQ(old->tiers->entries[1].position, grid_ + 304);
+  const auto node = Make(24, old.get());
+  Ids next = ids;
+  next.insert(next.end(), turn.ids.begin(), turn.ids.end());
+  for (const std::int32_t id : SomeIds(300, 16)) next.push_back(id);
+  const Answer answer = RunChecked(*node, MakeRequest(next));
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kStore);
+  EXPECT_EQ(answer.result.cache.resumed_at, grid_ + 304);
+  const auto other = Make(24, old.get());
+  Ids edited = ids;
+  edited.back() = (edited.back() + 1) % 250;
+  const Answer head = RunChecked(*other, MakeRequest(edited));
+  EXPECT_EQ(head.result.cache.source, CacheSource::kStore);
+  EXPECT_EQ(head.result.cache.resumed_at, grid_);
+  // Too large for an entry.
+  const auto small = Make();
+  small->tiers->store_entry_bytes = 1;
+  small->engine->Run(MakeRequest(ids));
+  EXPECT_TRUE(small->tiers->entries.empty());
+}
+
+TEST_P(TierRunTest, HeadAndResumePositionGoToAdmission) {
+  const auto node = Make();
+  Request request = MakeRequest(SomeIds(grid_ + 10, 13));
+  request.head = 700;
+  node->engine->Run(request);
+  EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0));
+  EXPECT_THAT(node->tiers->heads, ElementsAre(700));
+  // No line is left to forward: nothing is asked.
+  node->engine->Run(request);
+  EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0));
+}
+
+TEST_P(TierRunTest, AClearedPoolHasNothing) {
+  const auto node = Make();
+  node->tiers->hold = true;
+  node->tiers->admit = {grid_};
+  const Ids ids = SomeIds(grid_ + 10, 14);
+  testing::RecordingSink sink;
+  (void)RequestRun(node->engine->state(), MakeRequest(ids), sink, 0, [] {
+    return false;
+  }).Run();
+  EngineState& state = node->engine->state();
+  EXPECT_EQ(state.tiering->leases.live(), 1);
+  EXPECT_GT(state.Clear(), 0);
+  EXPECT_EQ(state.pool.counts().free, state.pool.blocks());
+  EXPECT_EQ(state.anchor_slots.live(), 0);
+  EXPECT_FALSE(state.resident.has_value());
+  node->engine->CheckPool();
+  node->tiers->admit.clear();
+  EXPECT_EQ(RunChecked(*node, MakeRequest(ids)).result.cache.source,
+            CacheSource::kNone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TierRunTest,
+                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
+                                           FakeModel::Kind::kRecurrent),
+                         [](const auto& info) {
+                           return info.param == FakeModel::Kind::kRecurrent
+                                      ? "Recurrent"
+                                      : "AttentionOnly";
+                         });
+
+}  // namespace
+}  // namespace holdfast::engine

@@ -1,0 +1,131 @@
+// Tiers in memory, which do what the cache service promises, at once.
+#ifndef HOLDFAST_ENGINE_TESTING_FAKE_TIERS_H_
+#define HOLDFAST_ENGINE_TESTING_FAKE_TIERS_H_
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/cache/tiering.h"
+#include "engine/cache/tiers.h"
+#include "engine/pool/block_pool.h"
+
+namespace holdfast::engine::testing {
+
+class FakeTiers final : public CacheTiers {
+ public:
+  struct Entry {
+    Tier tier = Tier::kDisk;
+    PrefixKey root{};
+    std::vector<KeyId> ids = {};
+    std::vector<std::byte> rows = {};
+    int position = 0;
+    std::vector<std::byte> image = {};
+  };
+
+  explicit FakeTiers(const BlockPool& pool) : pool_(pool) {}
+
+  bool attached() const override {
+    return outcome != TierLookup::Outcome::kDetached;
+  }
+  TierLookup Lookup(const PromptView& prompt) override {
+    ++lookups;
+    TierLookup lookup{.outcome = outcome,
+                      .minimum_tokens = minimum_tokens,
+                      .store_entry_bytes = store_entry_bytes};
+    if (outcome != TierLookup::Outcome::kAnswered) return lookup;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const Entry& entry = entries[i];
+      if (entry.root != prompt.root || entry.ids.size() > prompt.ids.size() ||
+          !std::equal(entry.ids.begin(), entry.ids.end(), prompt.ids.begin())) {
+        continue;
+      }
+      TierCandidate candidate{.tier = entry.tier, .position = entry.position};
+      candidate.key[0] = static_cast<std::uint8_t>(i);
+      candidate.bytes = entry.rows.size() + entry.image.size();
+      lookup.candidates.push_back(candidate);
+    }
+    std::ranges::sort(lookup.candidates, std::greater{},
+                      &TierCandidate::position);
+    return lookup;
+  }
+  AdmittedLines Admit(const PromptView&, int resumed_at, const std::string&,
+                      int head) override {
+    admitted_from.push_back(resumed_at);
+    heads.push_back(head);
+    return {.disk = admit, .store = store_line};
+  }
+  absl::Status Restore(const RestoreJob& job) override {
+    const Entry& entry = entries[job.candidate.key[0]];
+    const bool fails = failures != 0;
+    if (failures > 0) --failures;
+    const absl::Status status = fails ? restore_status : absl::OkStatus();
+    ++restores;
+    const RestoreTarget& to = job.target;
+    const std::size_t have = to.have_tokens / kBlockTokens;
+    have_tokens.push_back(to.have_tokens);
+    for (std::size_t i = have; i < to.blocks.size(); ++i) {
+      // A failure comes after half of the rows were written.
+      if (!status.ok() && i > (have + to.blocks.size()) / 2) break;
+      std::memcpy(to.blocks[i], entry.rows.data() + i * to.block_bytes,
+                  to.block_bytes);
+    }
+    if (!status.ok()) return status;
+    std::ranges::copy(entry.image, to.state_image.begin());
+    return absl::OkStatus();
+  }
+  void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
+    if (hold) {
+      held.emplace_back(std::move(job), std::move(done));
+      return;
+    }
+    Write(job);
+    done(StoreOutcome::kStored);
+  }
+  // Reads what was lent, as far as the job says.
+  void Write(const StoreJob& job) {
+    std::vector<std::byte> rows;
+    for (const BlockId block : job.blocks) Append(rows, block);
+    for (const StoreJob::State& state : job.states) {
+      Entry entry{
+          .tier = job.tier, .root = job.root, .position = state.position};
+      entry.ids.assign(job.ids.begin(), job.ids.begin() + state.position);
+      entry.rows = rows;
+      for (const BlockId block : state.blocks) Append(entry.image, block);
+      entry.image.resize(image_bytes);
+      entries.push_back(std::move(entry));
+    }
+  }
+
+  TierLookup::Outcome outcome = TierLookup::Outcome::kAnswered;
+  int minimum_tokens = 0;
+  std::size_t image_bytes = 0;
+  std::vector<int> admit;
+  int store_line = 0;
+  std::uint64_t store_entry_bytes = 0;
+  absl::Status restore_status;
+  int failures = -1;  // how many restores end so; negative: all
+  bool hold = false;  // stores wait in `held`
+  std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
+  std::vector<Entry> entries;
+  int lookups = 0;
+  int restores = 0;
+  std::vector<int> admitted_from;
+  std::vector<int> heads;
+  std::vector<int> have_tokens;
+
+ private:
+  void Append(std::vector<std::byte>& to, BlockId block) const {
+    const std::byte* data = pool_.data(block);
+    to.insert(to.end(), data, data + pool_.block_bytes());
+  }
+
+  const BlockPool& pool_;
+};
+
+}  // namespace holdfast::engine::testing
+
+#endif  // HOLDFAST_ENGINE_TESTING_FAKE_TIERS_H_
