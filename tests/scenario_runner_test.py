@@ -66,9 +66,20 @@ class SchemaTest(unittest.TestCase):
                      "unknown field same_as_cold")
 
     def test_ops_without_a_server_say_so(self):
-        for op in ("messages", "responses", "clear", "evict", "corrupt", "fill_disk"):
+        for op in ("messages", "responses"):
             self.refused(scenario({"op": op}), f"op {op} is not built yet")
         self.refused(scenario({"op": "dance"}), "unknown op dance")
+
+    def test_ops_on_the_disk(self):
+        schema.check(scenario({"op": "clear", "tier": "store"},
+                               {"op": "evict", "tier": "disk"},
+                               {"op": "corrupt", "kind": "chunk", "region": "payload", "nth": 1},
+                               {"op": "fill_disk", "leave_bytes": 0}))
+        self.refused(scenario({"op": "clear", "tier": "ram"}), "steps[0].tier")
+        self.refused(scenario({"op": "evict", "tier": "store"}), "steps[0].tier")
+        self.refused(scenario({"op": "corrupt", "kind": "chunk"}), "region")
+        self.refused(scenario({"op": "corrupt", "kind": "row", "region": "header"}),
+                     "steps[0].kind")
 
     def test_wrong_values(self):
         self.refused(scenario(chat(stream=1)), "steps[0].stream: wrong type int")

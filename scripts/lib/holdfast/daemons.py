@@ -38,7 +38,7 @@ class Daemons:
 
     def __init__(self, model: Path, *, bin_dir: Path = paths.RELEASE_BIN,
                  run_dir: Optional[Path] = None, flags: Optional[dict[str, list[str]]] = None,
-                 port: int = 0, orphan_signal: str = "KILL"):
+                 port: int = 0, orphan_signal: str = "KILL", cache_dir: Optional[Path] = None):
         self.model = model
         self.bin_dir = bin_dir
         self.port = port
@@ -49,6 +49,8 @@ class Daemons:
         self._owns_run_dir = run_dir is None
         self.run_dir = run_dir or paths.private_run_dir()
         self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Of what is kept on disk; by default it goes with the run directory.
+        self.cache_dir = cache_dir or self.run_dir / "cache"
 
     def __enter__(self) -> "Daemons":
         try:
@@ -85,6 +87,8 @@ class Daemons:
         command = [str(paths.program(self.bin_dir, PROGRAMS[who])), "--run-dir", str(self.run_dir)]
         if who == ENGINE:
             command += ["--model", str(self.model)]
+        elif who == CACHESVC:
+            command += ["--cache-dir", str(self.cache_dir)]
         elif who == GATEWAY:
             (self.run_dir / "gateway.port").unlink(missing_ok=True)
             command += ["--host", "127.0.0.1", "--port", str(self.port)]
@@ -137,6 +141,13 @@ class Daemons:
     def cache_status(self) -> Optional[dict]:
         ran = self.cachectl("status", "--json")
         return json.loads(ran.stdout) if ran.returncode == 0 else None
+
+    def cache_stats(self) -> dict:
+        """The cache service's counters, by tier under `tiers`."""
+        ran = self.cachectl("stats", "--json")
+        if ran.returncode != 0:
+            raise DaemonError(f"cachectl stats: {ran.stderr.strip()}")
+        return json.loads(ran.stdout)
 
     def pid(self, who: str) -> int:
         return self.processes[who].pid

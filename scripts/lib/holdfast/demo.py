@@ -51,12 +51,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/demo")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--model", default="demo")
+    parser.add_argument("--restart", action="store_true")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         model = paths.resolve_model(options.model, paths.RELEASE_BIN)
         print(f"Model: {model.name}", flush=True)
-        result, problems = run(model.path)
+        if options.restart:
+            from . import demo_restart  # which uses this module
+            result, problems = demo_restart.run(
+                model.path, bin_dir=paths.RELEASE_BIN,
+                say=lambda line: print(line, flush=True))
+        else:
+            result, problems = run(model.path)
     except (DaemonError, ConnectionLost, paths.SetupError, ValueError) as e:
         print(f"holdfast: {e}", file=sys.stderr)
         return 1
@@ -66,8 +73,8 @@ def main(arguments: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
     print(f"\nidentical to cold runs of the same ids: {'yes' if result['identical'] else 'NO'}"
-          f"   first token, cold / warm: {result['ratio']:.0f}")
-    if model.is_demo and result["ratio"] < MIN_RATIO:
+          + (f"   first token, cold / warm: {result['ratio']:.0f}" if "ratio" in result else ""))
+    if model.is_demo and result.get("ratio", MIN_RATIO) < MIN_RATIO:
         problems.append(f"the ratio {result['ratio']:.1f} is below {MIN_RATIO}")
     for problem in problems:
         print(f"  {problem}")
@@ -91,10 +98,10 @@ def job(client: Client, text_tokens: int,
     messages = [{"role": "system", "content": text}, {"role": "user", "content": QUESTION}]
 
     say(f"{'request':<22}{'prompt':>8}{'cached':>8}  {'source':<10}{'first token':>12}")
-    answers = {"cold": _chat(client, model_id, messages, "cold", say)}
-    answers["warm"] = _chat(client, model_id, messages, "warm (the same)", say)
+    answers = {"cold": chat(client, model_id, messages, "cold", say)}
+    answers["warm"] = chat(client, model_id, messages, "warm (the same)", say)
     messages += [answers["warm"].message(), {"role": "user", "content": NEXT_QUESTION}]
-    answers["next_turn"] = _chat(client, model_id, messages, "next turn", say)
+    answers["next_turn"] = chat(client, model_id, messages, "next turn", say)
 
     problems = []
     if answers["warm"].content != answers["cold"].content:
@@ -102,7 +109,7 @@ def job(client: Client, text_tokens: int,
     for name, answer in answers.items():
         if answer.cached_tokens == 0 and name != "cold":
             problems.append(f"{name}: nothing was cached")
-    different = _compare_with_cold_runs(client, model_id, answers, say)
+    different = compare_with_cold_runs(client, model_id, answers, say)
     result = {"prompt_tokens": answers["cold"].prompt_tokens,
               **{name: _report(answer) for name, answer in answers.items()},
               "identical": not different and not problems,
@@ -110,12 +117,12 @@ def job(client: Client, text_tokens: int,
     return result, problems + different
 
 
-def _chat(client: Client, model_id: str, messages: list[dict], what: str,
-          say: Callable[[str], None]) -> Answer:
+def chat(client: Client, model_id: str, messages: list[dict], what: str,
+         say: Callable[[str], None], session: str = "demo") -> Answer:
     body = {"model": model_id, "messages": messages, "stream": True,
             "stream_options": {"include_usage": True}, **PARAMS}
     with Progress(what):
-        answer = client.generate("/v1/chat/completions", body, {"X-Session-Id": "demo"})
+        answer = client.generate("/v1/chat/completions", body, {"X-Session-Id": session})
     wrong = checks.answer_problems(answer, {}) + checks.conservation_problems(answer)
     if answer.ttft_ms is None:
         wrong.append("no token came")
@@ -126,8 +133,8 @@ def _chat(client: Client, model_id: str, messages: list[dict], what: str,
     return answer
 
 
-def _compare_with_cold_runs(client: Client, model_id: str, answers: dict[str, Answer],
-                            say: Callable[[str], None]) -> list[str]:
+def compare_with_cold_runs(client: Client, model_id: str, answers: dict[str, Answer],
+                           say: Callable[[str], None]) -> list[str]:
     """The ids that each answer was served from, run again past all caches;
     and resumed once more, now with digests of logits and state. (The timed
     requests carry none: taking one reads every row.)"""

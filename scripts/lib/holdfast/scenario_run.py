@@ -1,13 +1,14 @@
 """Plays the steps of a scenario against a server."""
 
+import json
 import signal
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
+from . import cache_files, textgen
 from . import scenario_checks as checks
-from . import textgen
 from .client import Answer, Call, Client, ConnectionLost, Metrics, Response
 from .daemons import DaemonError, Daemons
 from .scenario_schema import as_client_list
@@ -176,15 +177,14 @@ class Player:
 
     def _op_restart(self, outcome: Outcome) -> None:
         who, name = outcome.step["who"], outcome.step.get("signal", "TERM")
-        if self._daemons is None:
-            raise DaemonError("restart needs daemons that the runner started (no --url)")
+        daemons = self._own_daemons()
         outcome.line = f"{who} {name}"
         which = signal.Signals[f"SIG{name}"]
         if name in ("TERM", "KILL"):
-            self._daemons.restart(who, which)
+            daemons.restart(who, which)
             return
-        for one in self._daemons.processes if who == "all" else [who]:
-            self._daemons.send(one, which)
+        for one in daemons.processes if who == "all" else [who]:
+            daemons.send(one, which)
 
     def _op_idle(self, outcome: Outcome) -> None:
         start = time.monotonic()
@@ -198,6 +198,36 @@ class Player:
                 raise ValueError(f"not idle within {IDLE_DEADLINE_S} s")
             time.sleep(POLL_S)
         outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
+
+    def _op_clear(self, outcome: Outcome) -> None:
+        outcome.line = self._cachectl("clear", "--tier", outcome.step["tier"]).strip()
+
+    def _op_evict(self, outcome: Outcome) -> None:
+        outcome.line = self._cachectl("evict", "--tier", outcome.step["tier"],
+                                      "--bytes", "1000000TB").strip()
+
+    def _op_corrupt(self, outcome: Outcome) -> None:
+        step = outcome.step
+        file = cache_files.corrupt(self._own_daemons().cache_dir, step["kind"], step["region"],
+                                   step.get("nth", 0))
+        outcome.line = f"{step['region']} of {file.name[:20]}.."
+
+    def _op_fill_disk(self, outcome: Outcome) -> None:
+        """As far as the cache service goes: the machine's disk is not ours to fill."""
+        free = json.loads(self._cachectl("stats", "--json"))["free_bytes"]
+        floor = max(0, free - outcome.step["leave_bytes"])
+        outcome.line = self._cachectl("set", "disk", "--free", str(floor)).strip()
+
+    def _own_daemons(self) -> Daemons:
+        if self._daemons is None:
+            raise DaemonError("this needs daemons that the runner started (no --url)")
+        return self._daemons
+
+    def _cachectl(self, *arguments: str) -> str:
+        ran = self._own_daemons().cachectl(*arguments)
+        if ran.returncode != 0:
+            raise DaemonError(f"cachectl {' '.join(arguments)}: {ran.stderr.strip()}")
+        return ran.stdout
 
     # Requests.
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from . import cache_files
+
 _NUMBER = (int, float)
 _GENERATION = {
     "id": str, "session": (str, type(None)), "params": dict, "answer": (str, dict),
@@ -19,14 +21,15 @@ _STEPS: dict[str, dict[str, Any]] = {
     "parallel": {"id": str, "steps": list},
     "restart": {"id": str, "who": str, "signal": str},
     "idle": {"id": str},
+    "clear": {"id": str, "tier": str},
+    "evict": {"id": str, "tier": str},
+    "corrupt": {"id": str, "tier": str, "kind": str, "region": str, "nth": int},
+    "fill_disk": {"id": str, "leave_bytes": int},
 }
-_NOT_BUILT = {
-    "messages": "/v1/messages", "responses": "/v1/responses", "clear": "clearing a tier",
-    "evict": "evicting from a tier", "corrupt": "a tier with files",
-    "fill_disk": "a tier with files",
-}
+_NOT_BUILT = {"messages": "/v1/messages", "responses": "/v1/responses"}
 _REQUIRED = {"chat": ("messages",), "complete": (), "raw": ("path",), "cancel": ("request",),
-             "parallel": ("steps",), "restart": ("who",), "idle": ()}
+             "parallel": ("steps",), "restart": ("who",), "idle": (), "clear": ("tier",),
+             "evict": ("tier",), "corrupt": ("kind", "region"), "fill_disk": ("leave_bytes",)}
 _EXPECT = {
     "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
     "computed_tokens": dict, "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
@@ -40,10 +43,16 @@ _EXPECT_OF = {
     "parallel": {"metric"},
     "restart": {"metric"},
     "idle": {"metric"},
+    "clear": {"metric"},
+    "evict": {"metric"},
+    "corrupt": {"metric"},
+    "fill_disk": {"metric"},
 }
 _MESSAGE = {"role": str, "content": (str, list, type(None)), "text": dict, "name": str,
             "tool_call_id": str, "tool_calls": list, "reasoning_content": str}
 AS_CLIENT = {"verbatim", "drop_reasoning", "reserialize_tools", "trim", "crlf", "extra_newline"}
+CLEARED = {"store", "disk", "spill"}  # the pool cannot be cleared from outside yet
+ON_DISK = {"disk", "spill"}
 WHO = {"engine", "cachesvc", "gateway", "all"}
 SIGNALS = {"TERM", "KILL", "STOP", "CONT"}
 CACHE_MODES = {"default", "bypass", "read_only"}
@@ -93,6 +102,13 @@ def _check_step(step: Any, place: str, ids: set[str]) -> None:
     elif op == "restart":
         _one_of(step["who"], WHO, f"{place}.who")
         _one_of(step.get("signal", "TERM"), SIGNALS, f"{place}.signal")
+    elif op == "clear":
+        _one_of(step["tier"], CLEARED, f"{place}.tier")
+    elif op == "evict":
+        _one_of(step["tier"], ON_DISK, f"{place}.tier")
+    elif op == "corrupt":
+        _one_of(step["kind"], set(cache_files.KINDS), f"{place}.kind")
+        _one_of(step["region"], set(cache_files.REGIONS), f"{place}.region")
     if "id" in step:
         if step["id"] in ids:
             raise SchemaError(f"{place}: id {step['id']} is taken")

@@ -42,8 +42,9 @@ def _serve(options, flags: dict[str, list[str]], stop: threading.Event) -> int:
     model = paths.resolve_model(options.model, paths.RELEASE_BIN)
     print(f"holdfast: starting with model {model.name}", flush=True)
     run_dir = options.run_dir.resolve() if options.run_dir else None
+    paths.data_dir().mkdir(parents=True, exist_ok=True)
     daemons = Daemons(model.path, run_dir=run_dir, flags=flags, port=options.port,
-                      orphan_signal="TERM")
+                      orphan_signal="TERM", cache_dir=paths.data_dir() / "cache")
     record = None
     try:
         for who in (CACHESVC, ENGINE, GATEWAY):
@@ -69,6 +70,7 @@ def _print_usage(daemons: Daemons, model_id: str) -> None:
     print(f"""
 Serving {model_id} at {daemons.url}
 Logs and sockets: {daemons.run_dir}
+Cache on disk: {daemons.cache_dir} (cachectl --run-dir {daemons.run_dir} status)
 
   curl -N {daemons.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'
 
