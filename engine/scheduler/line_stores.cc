@@ -43,7 +43,9 @@ void LineStores::Reached() {
     // A step never crosses a line, so a line that was passed was stopped at.
     // On top of `session` rows nothing is a cold run's.
     if (line != position ||
-        sequence_.ProvenanceAt(position) != Provenance::kGrid || Stage(tier, position)) continue;
+        sequence_.ProvenanceAt(position) != Provenance::kGrid ||
+        Stage(tier, position))
+      continue;
     ++state_.tiering->counters->of(tier)
           .stores[static_cast<std::size_t>(StoreOutcome::kDropped)];
   }
