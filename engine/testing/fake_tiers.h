@@ -12,6 +12,7 @@
 #include "engine/cache/tiering.h"
 #include "engine/cache/tiers.h"
 #include "engine/pool/block_pool.h"
+#include "shared/cache_layout.h"
 
 namespace holdfast::engine::testing {
 

@@ -194,7 +194,7 @@ TEST(ResponseTest, DebugFieldsAndSeed) {
   report.seed = 9007199254740991;
   report.prompt_ids = {1, 2};
   report.output_ids.emplace();
-  report.digests = DigestReport{"\x0f\xa0", "", "a", "b"};
+  report.digests = DigestReport{"\x0f\xa0", "", "a", "b", std::nullopt};
   const Json json = HoldfastJson(report);
   EXPECT_EQ(json["miss_reason"], "cold");
   EXPECT_EQ(json["seed"], 9007199254740991);
