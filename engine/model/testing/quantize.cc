@@ -43,32 +43,45 @@ void AppendQ8(std::span<const float> x, std::string* out) {
   }
 }
 
-void AppendQ40(std::span<const float> x, std::string* out) {
+// Appends the scale; quanta from 0 to 2 half - 1, half standing for zero. The
+// number of largest magnitude becomes 0.
+void SymmetricQuanta(std::span<const float> x, int half, int* quanta,
+                     std::string* out) {
   const float peak = *std::max_element(
       x.begin(), x.end(),
       [](float a, float b) { return std::fabs(a) < std::fabs(b); });
-  const std::uint16_t scale = FloatToF16(peak / -8);
+  const std::uint16_t scale = FloatToF16(peak / -half);
   const float inverse = Inverse(kernels::F16ToFloat(scale));
   AppendU16(scale, out);
-  int quanta[kBlock];
   for (std::size_t i = 0; i < kBlock; ++i) {
-    quanta[i] = Quantum(x[i], inverse, -8, 7) + 8;
+    quanta[i] = Quantum(x[i], inverse, -half, half - 1) + half;
   }
-  AppendNibbles(quanta, out);
 }
 
-void AppendQ41(std::span<const float> x, std::string* out) {
+// Appends scale and minimum; quanta from 0 to top.
+void AffineQuanta(std::span<const float> x, int top, int* quanta,
+                  std::string* out) {
   const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  const std::uint16_t scale = FloatToF16((*high - *low) / 15);
+  const std::uint16_t scale = FloatToF16((*high - *low) / top);
   const std::uint16_t minimum = FloatToF16(*low);
   const float inverse = Inverse(kernels::F16ToFloat(scale));
   const float base = kernels::F16ToFloat(minimum);
   AppendU16(scale, out);
   AppendU16(minimum, out);
-  int quanta[kBlock];
   for (std::size_t i = 0; i < kBlock; ++i) {
-    quanta[i] = Quantum(x[i] - base, inverse, 0, 15);
+    quanta[i] = Quantum(x[i] - base, inverse, 0, top);
   }
+}
+
+void AppendQ40(std::span<const float> x, std::string* out) {
+  int quanta[kBlock];
+  SymmetricQuanta(x, 8, quanta, out);
+  AppendNibbles(quanta, out);
+}
+
+void AppendQ41(std::span<const float> x, std::string* out) {
+  int quanta[kBlock];
+  AffineQuanta(x, 15, quanta, out);
   AppendNibbles(quanta, out);
 }
 
@@ -88,31 +101,14 @@ void AppendFiveBits(int* quanta, std::string* out) {
 }
 
 void AppendQ50(std::span<const float> x, std::string* out) {
-  const float peak = *std::max_element(
-      x.begin(), x.end(),
-      [](float a, float b) { return std::fabs(a) < std::fabs(b); });
-  const std::uint16_t scale = FloatToF16(peak / -16);
-  const float inverse = Inverse(kernels::F16ToFloat(scale));
-  AppendU16(scale, out);
   int quanta[kBlock];
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    quanta[i] = Quantum(x[i], inverse, -16, 15) + 16;
-  }
+  SymmetricQuanta(x, 16, quanta, out);
   AppendFiveBits(quanta, out);
 }
 
 void AppendQ51(std::span<const float> x, std::string* out) {
-  const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  const std::uint16_t scale = FloatToF16((*high - *low) / 31);
-  const std::uint16_t minimum = FloatToF16(*low);
-  const float inverse = Inverse(kernels::F16ToFloat(scale));
-  const float base = kernels::F16ToFloat(minimum);
-  AppendU16(scale, out);
-  AppendU16(minimum, out);
   int quanta[kBlock];
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    quanta[i] = Quantum(x[i] - base, inverse, 0, 31);
-  }
+  AffineQuanta(x, 31, quanta, out);
   AppendFiveBits(quanta, out);
 }
 
