@@ -58,6 +58,9 @@ inline constexpr milliseconds kHttpIdle{120000};
 // dropped for this long, so that the client sees the answer and not a reset.
 inline constexpr milliseconds kHttpLinger{2000};
 
+// The direct write of one page that the cache service makes at its start.
+inline constexpr milliseconds kDiskProbe{30000};
+
 // A restore, by what it is predicted to take and what computing the same rows
 // would take: never longer than that.
 inline milliseconds Restore(milliseconds predicted, milliseconds saved) {

@@ -13,6 +13,7 @@
 #include "cachesvc/index/rocksdb_index.h"
 #include "fmt/format.h"
 #include "shared/aligned_buffer.h"
+#include "shared/deadlines.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -76,7 +77,7 @@ absl::Status ProbeDirectIo(const std::string& folder, IoPool& pool) {
   auto batch = pool.Submit({IoRequest::Write(*file, 0, page->span())}, page);
   absl::Status status =
       batch.ok() ? (*batch)->WaitAll(std::chrono::steady_clock::now() +
-                                     std::chrono::seconds(30))
+                                     deadlines::kDiskProbe)
                  : batch.status();
   (void)fs.Unlink(path);
   if (status.ok()) return status;
