@@ -89,8 +89,8 @@ TEST_P(GridExactTest, DecodedRowsDifferAndAreNeverShared) {
   const Answer first = engine.Run(Of("a", prompt, 1000));  // across a line
   const Ids all = Joined(prompt, first.ids);
   prefilled.Run(Of("a", Ids(all.begin(), all.end() - 1), 1));
-  const Sequence& decoded = *engine.engine->state().resident;
-  const Sequence& cold = *prefilled.engine->state().resident;
+  const Sequence& decoded = *engine.engine->resident();
+  const Sequence& cold = *prefilled.engine->resident();
   ASSERT_EQ(decoded.ids, cold.ids);
   const std::size_t bytes = engine.engine->state().pool.block_bytes();
   for (int i = 0; i < decoded.rows() / kBlockTokens; ++i) {

@@ -238,8 +238,8 @@ ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
   Planner planner(cached, prompt, limit);
   bool evicted = false;
   planner.ConsiderIndex(FindChain(cached.pool, root, prompt, evicted));
-  if (cached.resident != nullptr && cached.resident->root == root) {
-    planner.ConsiderResident(*cached.resident);
+  for (const Sequence* resident : cached.residents) {
+    if (resident->root == root) planner.ConsiderResident(*resident);
   }
   for (const Remnant& remnant : cached.remnants.all()) {
     if (remnant.root == root) planner.ConsiderRemnant(remnant);

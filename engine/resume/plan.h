@@ -39,7 +39,7 @@ const char* MissReasonName(MissReason reason);
 // All that a prompt may be resumed from.
 struct CachedStates {
   const BlockPool& pool;
-  const Sequence* resident = nullptr;  // null: there is none
+  std::vector<const Sequence*> residents;  // of the seats
   const Remnants& remnants;
   // The model has recurrent sections: only an anchor is a place to resume at.
   bool recurrent = false;
@@ -70,7 +70,7 @@ struct ResumePlan {
 // rows. The last row is taken from the cache only together with an anchor
 // behind it, whose h_last gives the first logits. On a grid backend a resume is
 // at a grid line with nothing but `grid` rows below; or where such a prompt
-// ended, for that same prompt; or at the end of the resident, for its own
+// ended, for that same prompt; or at the end of a resident, for its own
 // session. Changes nothing; blocks are
 // not pinned and pointers not owned: use the plan before anything else changes.
 ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,

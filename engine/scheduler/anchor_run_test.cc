@@ -62,7 +62,7 @@ class AnchorRunTest : public ::testing::Test {
   }
   std::vector<int> Positions(TestEngine& engine) {
     std::vector<int> positions;
-    for (const AnchorRef& anchor : engine.state().resident->anchors) {
+    for (const AnchorRef& anchor : engine.resident()->anchors) {
       positions.push_back(anchor->position);
     }
     return positions;

@@ -39,11 +39,11 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
                    AnchorSlotsFor(options.anchor_bytes,
                                   section_buffers.section_bytes())),
       pool(pool_memory, model.layout().BlockBytes(), blocks),
+      seats(options.seats),
       sampler(model.info().vocab_size),
       step_size(options.max_rows, static_cast<int>(model.layout().grid_tokens),
                 rule.any_split() ? StepSize::Steps::kTimed
-                                 : StepSize::Steps::kChunks),
-      logits(model.info().vocab_size) {
+                                 : StepSize::Steps::kChunks) {
   HF_CHECK(rule.any_split() ||
            options.max_rows >= static_cast<int>(model.layout().grid_tokens));
   pool.OnEviction([this](const PrefixKey& key, int depth) {
@@ -51,16 +51,33 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
   });
 }
 
-void EngineState::RetireResident(const AnchorList& heir) {
-  if (!resident) return;
-  anchors_dropped.rows += remnants.Retire(pool, rule, *resident, heir);
-  resident.reset();
+void EngineState::RetireResident(Seat& seat, const AnchorList& heir) {
+  if (!seat.resident) return;
+  anchors_dropped.rows += remnants.Retire(pool, rule, *seat.resident, heir);
+  seat.resident.reset();
+}
+
+std::vector<const Sequence*> EngineState::Residents() const {
+  std::vector<const Sequence*> residents;
+  for (const Seat& seat : seats) {
+    if (seat.resident) residents.push_back(&*seat.resident);
+  }
+  return residents;
+}
+
+Seat* EngineState::OldestResident() {
+  Seat* oldest = nullptr;
+  for (Seat& seat : seats) {
+    if (!seat.resident) continue;
+    if (oldest == nullptr || seat.last_use < oldest->last_use) oldest = &seat;
+  }
+  return oldest;
 }
 
 int EngineState::Clear() {
   const int free = pool.counts().free;
   if (tiering != nullptr) tiering->leases.RevokeAll();
-  RetireResident({});
+  for (Seat& seat : seats) RetireResident(seat, {});
   pool.EvictAll();  // the anchors of remnants go with their rows
   return pool.counts().free - free;
 }

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "engine/anchors/anchor_slots.h"
@@ -17,6 +16,7 @@
 #include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "engine/sampling/sampler.h"
+#include "engine/scheduler/seat.h"
 #include "engine/scheduler/step_size.h"
 #include "kernels/backend.h"
 #include "shared/sha256.h"
@@ -33,6 +33,7 @@ struct EngineState {
     int max_rows = 0;     // of one Forward; a whole chunk on a grid backend
     // For anchors: each takes a copy of a sequence's sections.
     std::uint64_t anchor_bytes = 0;
+    int seats = 1;  // requests that can run at once
   };
   // Anchors given up, by why.
   struct Dropped {
@@ -47,9 +48,15 @@ struct EngineState {
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
-  // No conversation is the resident any more. What can outlive that of its
-  // anchors becomes a remnant, less those that `heir` holds too.
-  void RetireResident(const AnchorList& heir);
+  // The seat has no resident any more. What can outlive it of its anchors
+  // becomes a remnant, less those that `heir` holds too.
+  void RetireResident(Seat& seat, const AnchorList& heir);
+  // The residents of all seats.
+  std::vector<const Sequence*> Residents() const;
+  // The seat whose resident was kept longest ago; null: no seat has one.
+  Seat* OldestResident();
+  // A moment later than every one before.
+  std::uint64_t NextUse() { return ++uses_; }
   // Forgets every conversation and cached prefix. Returns the blocks freed.
   int Clear();
 
@@ -67,15 +74,16 @@ struct EngineState {
   // Null: there is no cache service to ask. Set before the first request.
   std::unique_ptr<Tiering> tiering;
   Remnants remnants;  // of earlier residents
-  // The last conversation that was no scratch request. After `pool`: it gives
-  // its blocks back first.
-  std::optional<Sequence> resident;
+  // As many as options say. After `pool`: they give their blocks back first.
+  std::vector<Seat> seats;
   Dropped anchors_dropped;
   Sampler sampler;
   StepSize step_size;
-  std::vector<float> logits;  // of the last row forwarded
   // Prompt rows forwarded since the start, step by step. Read by any thread.
   std::atomic<std::uint64_t> prefilled{0};
+
+ private:
+  std::uint64_t uses_ = 0;
 };
 
 }  // namespace holdfast::engine

@@ -76,7 +76,7 @@ class GridRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
   }
   std::vector<int> Anchors() {
     std::vector<int> positions;
-    for (const AnchorRef& anchor : engine_.state().resident->anchors) {
+    for (const AnchorRef& anchor : engine_.resident()->anchors) {
       positions.push_back(anchor->position);
     }
     return positions;
@@ -138,7 +138,7 @@ TEST_P(GridRunTest, AnExactRepeatForwardsNothing) {
 TEST_P(GridRunTest, DecodeRowsAreTheSessions) {
   const Answer answer = engine_.Run(Of("a", SomeIds(1100, 1), 200));
   EXPECT_EQ(answer.result.digests->taint, 1100);
-  const Sequence& resident = *engine_.state().resident;
+  const Sequence& resident = *engine_.resident();
   EXPECT_EQ(resident.taint, 1100);
   EXPECT_EQ(resident.ProvenanceAt(1100), Provenance::kGrid);
   EXPECT_EQ(resident.ProvenanceAt(1101), Provenance::kSession);
@@ -209,7 +209,7 @@ TEST_P(GridRunTest, APartOfAChunkIsNoPlaceForALongerPrompt) {
   const Ids prompt = SomeIds(1300, 1);
   const Ids longer = Joined(prompt, SomeIds(900, 2));
   engine_.Run(Of("a", prompt, 1));
-  EXPECT_EQ(engine_.state().resident->taint, kUntainted);
+  EXPECT_EQ(engine_.resident()->taint, kUntainted);
   EXPECT_EQ(BlocksInIndex(prompt), 4);
   ExpectAtLine(Of("b", longer), 1024);
   EXPECT_EQ(BlocksInIndex(longer), 8);  // whole now

@@ -98,19 +98,28 @@ bool PrefillAnchors::Reached() {
   return true;
 }
 
-// The resident that this request will displace goes before what the request
-// itself has inherited: they share nothing that is dropped here.
+// Other conversations' go before what the request itself has inherited: they
+// share nothing that is dropped here.
 bool PrefillAnchors::MakeRoom() {
   while (state_.anchor_slots.full()) {
     const bool dropped =
-        state_.remnants.DropOne() ||
-        (state_.resident &&
-         DropUnshared(state_.resident->anchors, state_.resident->rows())) ||
-        DropDoomed();
+        state_.remnants.DropOne() || DropOfResidents() || DropDoomed();
     if (!dropped) return false;
     ++state_.anchors_dropped.budget;
   }
   return true;
+}
+
+// Of the resident used longest ago that has one to give.
+bool PrefillAnchors::DropOfResidents() {
+  std::vector<Seat*> seats;
+  for (Seat& seat : state_.seats) {
+    if (seat.resident) seats.push_back(&seat);
+  }
+  std::ranges::sort(seats, {}, &Seat::last_use);
+  return std::ranges::any_of(seats, [](Seat* seat) {
+    return DropUnshared(seat->resident->anchors, seat->resident->rows());
+  });
 }
 
 bool PrefillAnchors::DropDoomed() {
@@ -118,8 +127,9 @@ bool PrefillAnchors::DropDoomed() {
   const AnchorList gone = {std::move(doomed_.back())};
   doomed_.pop_back();
   sequence_.anchors = AnchorsWithout(sequence_.anchors, gone);
-  if (state_.resident) {
-    state_.resident->anchors = AnchorsWithout(state_.resident->anchors, gone);
+  for (Seat& seat : state_.seats) {
+    if (!seat.resident) continue;
+    seat.resident->anchors = AnchorsWithout(seat.resident->anchors, gone);
   }
   state_.remnants.Forget(gone);
   return true;

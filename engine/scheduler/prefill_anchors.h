@@ -37,6 +37,7 @@ class PrefillAnchors {
 
  private:
   bool MakeRoom();
+  bool DropOfResidents();
   bool DropDoomed();
 
   EngineState& state_;

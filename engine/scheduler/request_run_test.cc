@@ -42,7 +42,7 @@ TEST_F(RequestRunTest, AColdRequestComputesItsWholePrompt) {
   EXPECT_EQ(answer.progress.back(), 300);
   // The last token of an answer is not forwarded.
   EXPECT_EQ(model_.rows_forwarded(), 304);
-  EXPECT_EQ(engine_.state().resident->rows(), 304);
+  EXPECT_EQ(engine_.resident()->rows(), 304);
 }
 
 TEST_F(RequestRunTest, TheSamePromptAgainComputesNothing) {
@@ -106,11 +106,11 @@ TEST_F(RequestRunTest, ASaltKeepsPrefixesApart) {
 
 TEST_F(RequestRunTest, WholeBlocksAreSharedNotCopied) {
   engine_.Run(MakeRequest(SomeIds(600, 1)));
-  const BlockId head = engine_.state().resident->table.block(0);
-  const BlockId partial = engine_.state().resident->table.block(2);
+  const BlockId head = engine_.resident()->table.block(0);
+  const BlockId partial = engine_.resident()->table.block(2);
   engine_.Run(MakeRequest(SomeIds(580, 1)));
-  EXPECT_EQ(engine_.state().resident->table.block(0), head);
-  EXPECT_NE(engine_.state().resident->table.block(2), partial);
+  EXPECT_EQ(engine_.resident()->table.block(0), head);
+  EXPECT_NE(engine_.resident()->table.block(2), partial);
 }
 
 TEST_F(RequestRunTest, CancelInMidPrefillKeepsTheRows) {
@@ -147,7 +147,7 @@ TEST_F(RequestRunTest, CancelWhileDecodingKeepsTheRows) {
                                  [&] { return sink.ids.size() == 5; });
   EXPECT_EQ(cut.result.reason, FinishReason::kCancelled);
   EXPECT_EQ(cut.ids.size(), 5u);
-  EXPECT_EQ(engine_.state().resident->rows(), 305);
+  EXPECT_EQ(engine_.resident()->rows(), 305);
 }
 
 TEST_F(RequestRunTest, BypassLeavesNoTrace) {
@@ -226,7 +226,7 @@ TEST_F(RequestRunTest, ForcedIdsReplaceTheSampledOnes) {
   const Answer answer = engine_.Run(request);
   EXPECT_EQ(answer.ids, *request.forced);
   EXPECT_EQ(answer.result.reason, FinishReason::kStop);
-  EXPECT_EQ(engine_.state().resident->rows(), 22);
+  EXPECT_EQ(engine_.resident()->rows(), 22);
   request.forced->clear();
   const Answer none = engine_.Run(request);
   EXPECT_TRUE(none.ids.empty());

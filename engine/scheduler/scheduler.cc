@@ -205,7 +205,7 @@ void Scheduler::AnswerDrains(std::unique_lock<std::mutex>& lock) {
   if (!std::exchange(spilled_, true)) {
     const auto deadline = drain_deadline_;
     lock.unlock();
-    SpillResident(*state_, deadline);
+    SpillResidents(*state_, deadline);
     lock.lock();
   }
   const auto waiters = std::exchange(drain_waiters_, {});
@@ -235,12 +235,19 @@ void Scheduler::RunJob(Job& job) {
     EndJob(result, SecondsSince(start));
     return Deliver(job, *refusal);
   } else {
-    RequestRun run(*state_, job.request, *job.sink, queue_ms,
-                   [&] { return MustStop(job); });
-    result = run.Run();
+    result = Run(job, queue_ms);
   }
   EndJob(result, SecondsSince(start));
   Deliver(job, result);
+}
+
+Result Scheduler::Run(Job& job, double queue_ms) {
+  RequestRun run(*state_, state_->seats.front(), job.request, *job.sink,
+                 queue_ms, [&] { return MustStop(job); });
+  run.Start();
+  while (run.phase() == RequestRun::Phase::kPrefill) run.PrefillStep();
+  while (run.phase() == RequestRun::Phase::kDecode) run.DecodeStep();
+  return run.Finish();
 }
 
 // Scratch of bypass and read_only may lie outside the pool: never so much that

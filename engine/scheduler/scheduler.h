@@ -71,6 +71,7 @@ class Scheduler {
   // The next job; null when the thread must end.
   std::shared_ptr<Job> NextJob();
   void RunJob(Job& job);
+  Result Run(Job& job, double queue_ms);
   std::optional<Refusal> CheckScratch(const Request& request) const;
   void Deliver(const Job& job, const Refusal& refusal);
   void Deliver(const Job& job, const Result& result);

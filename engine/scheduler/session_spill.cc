@@ -1,6 +1,7 @@
 #include "engine/scheduler/session_spill.h"
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The resident's states, in ascending order, staged in the pool.
+// A resident's states, in ascending order, staged in the pool.
 class Staging {
  public:
   explicit Staging(EngineState& state) : state_(state) {}
@@ -50,9 +51,9 @@ class Staging {
 
 // Files and snapshots of `session` rows carry a taint, which is not built: on a
 // grid backend conversations stay in the pool.
-bool Storable(const EngineState& state) {
-  return state.resident.has_value() && state.rule.any_split() &&
-         state.resident->taint == kUntainted;
+bool Storable(const EngineState& state, const Seat& seat) {
+  return seat.resident.has_value() && state.rule.any_split() &&
+         seat.resident->taint == kUntainted;
 }
 
 // The newest line anchors below the end, oldest first.
@@ -69,9 +70,9 @@ AnchorList LinesToKeep(const Sequence& resident, int grid) {
   return lines;
 }
 
-std::optional<StoreJob> MakeJob(EngineState& state, Tier tier, Staging& staging,
+std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& resident,
+                                Tier tier, Staging& staging,
                                 steady_clock::time_point deadline) {
-  Sequence& resident = *state.resident;
   const int rows = resident.rows();
   // A file must not carry what another conversation left in the block.
   if (rows % kBlockTokens != 0) {
@@ -99,25 +100,20 @@ std::optional<StoreJob> MakeJob(EngineState& state, Tier tier, Staging& staging,
   return job;
 }
 
-}  // namespace
-
-void SpillResident(EngineState& state, steady_clock::time_point deadline) {
-  if (state.tiering == nullptr || !Storable(state) ||
-      !state.tiering->tiers.attached()) {
-    return;
-  }
+void SpillOne(EngineState& state, const Sequence& resident,
+              steady_clock::time_point deadline) {
   const auto start = steady_clock::now();
   if (start >= deadline) return;
   state.tiering->leases.Collect(start);
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   Staging staging(state);
-  for (const AnchorRef& anchor : LinesToKeep(*state.resident, grid)) {
+  for (const AnchorRef& anchor : LinesToKeep(resident, grid)) {
     (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
   }
-  const int rows = state.resident->rows();
+  const int rows = resident.rows();
   std::optional<StoreJob> job;
-  if (staging.Add(rows, StoredState::kEnd, state.resident->sections.get())) {
-    job = MakeJob(state, Tier::kSpill, staging, deadline);
+  if (staging.Add(rows, StoredState::kEnd, resident.sections.get())) {
+    job = MakeJob(state, resident, Tier::kSpill, staging, deadline);
   }
   if (!job) {
     spdlog::warn("spill rows={}: the pool has no room for its state", rows);
@@ -136,17 +132,29 @@ void SpillResident(EngineState& state, steady_clock::time_point deadline) {
   state.tiering->leases.Collect(steady_clock::now());
 }
 
-void StoreTurn(EngineState& state) {
-  if (state.tiering == nullptr || !Storable(state)) return;
-  const int rows = state.resident->rows();
-  const std::uint64_t bytes =
-      state.resident->table.size() * state.pool.block_bytes() +
-      StateImageBytes(state.model.layout());
+}  // namespace
+
+void SpillResidents(EngineState& state, steady_clock::time_point deadline) {
+  if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
+  std::vector<const Seat*> seats;
+  for (const Seat& seat : state.seats) {
+    if (Storable(state, seat)) seats.push_back(&seat);
+  }
+  std::ranges::sort(seats, std::greater{}, &Seat::last_use);
+  for (const Seat* seat : seats) SpillOne(state, *seat->resident, deadline);
+}
+
+void StoreTurn(EngineState& state, const Seat& seat) {
+  if (state.tiering == nullptr || !Storable(state, seat)) return;
+  const Sequence& resident = *seat.resident;
+  const int rows = resident.rows();
+  const std::uint64_t bytes = resident.table.size() * state.pool.block_bytes() +
+                              StateImageBytes(state.model.layout());
   if (rows < kBlockTokens || bytes > state.tiering->store_entry_bytes) return;
   Staging staging(state);
   std::optional<StoreJob> job;
-  if (staging.Add(rows, StoredState::kEnd, state.resident->sections.get())) {
-    job = MakeJob(state, Tier::kStore, staging,
+  if (staging.Add(rows, StoredState::kEnd, resident.sections.get())) {
+    job = MakeJob(state, resident, Tier::kStore, staging,
                   steady_clock::now() + deadlines::Lease(bytes));
   }
   if (job) return state.tiering->Store(*std::move(job));

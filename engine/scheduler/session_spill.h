@@ -9,16 +9,17 @@
 
 namespace holdfast::engine {
 
-// Stores the resident conversation, whatever its length: rows, the state behind
-// its last row and its newest line anchors. Waits until it is durable, at most
-// until `deadline`. Says in the log what came of it. On the engine thread, when
-// nothing runs; the resident stays.
-void SpillResident(EngineState& state,
-                   std::chrono::steady_clock::time_point deadline);
+// Stores the resident conversation of every seat, whatever its length: rows,
+// the state behind its last row and its newest line anchors. The one used last
+// goes first. Waits until all are durable, at most until `deadline`. Says in
+// the log what came of each. On the engine thread, when nothing runs; residents
+// stay.
+void SpillResidents(EngineState& state,
+                    std::chrono::steady_clock::time_point deadline);
 
-// Queues the resident conversation for the state store, when it fits into an
-// entry there. Waits for nobody. On the engine thread, after a request.
-void StoreTurn(EngineState& state);
+// Queues the seat's resident for the state store, when it fits into an entry
+// there. Waits for nobody. On the engine thread, after a request.
+void StoreTurn(EngineState& state, const Seat& seat);
 
 }  // namespace holdfast::engine
 

@@ -198,28 +198,22 @@ TEST_P(TierRunTest, LeasedBlocksAreNotReusedUntilTheyAreTakenBack) {
   auto node = Make(2 * grid_ / kBlockTokens + 2);
   node->tiers->admit = {grid_};
   node->tiers->hold = true;
-  node->engine->state().resident.reset();
+  node->engine->resident().reset();
   testing::RecordingSink sink;
-  (void)RequestRun(node->engine->state(), MakeRequest(ids), sink, 0, [] {
-    return false;
-  }).Run();
+  (void)node->engine->RunUnchecked(MakeRequest(ids), sink);
   ASSERT_EQ(node->tiers->held.size(), 1u);
   Leases& leases = node->engine->state().tiering->leases;
   EXPECT_EQ(leases.live(), 1);
   node->tiers->admit.clear();
   // Fits beside them: both stay.
-  node->engine->state().RetireResident({});
-  (void)RequestRun(node->engine->state(), MakeRequest(SomeIds(kBlockTokens, 9)),
-                   sink, 0, [] { return false; })
-      .Run();
+  node->engine->state().RetireResident(node->engine->seat(), {});
+  (void)node->engine->RunUnchecked(MakeRequest(SomeIds(kBlockTokens, 9)), sink);
   EXPECT_EQ(leases.live(), 1);
   const auto job = node->tiers->held[0].first;
   EXPECT_EQ(node->leases[job.lease.slot], job.lease.generation);
   node->tiers->Write(job);
   // Needs every block: the lease ends first.
-  (void)RequestRun(node->engine->state(), MakeRequest(SomeIds(2 * grid_, 10)),
-                   sink, 0, [] { return false; })
-      .Run();
+  (void)node->engine->RunUnchecked(MakeRequest(SomeIds(2 * grid_, 10)), sink);
   EXPECT_EQ(leases.live(), 0);
   EXPECT_EQ(leases.revoked(), 1u);
   EXPECT_EQ(node->leases[job.lease.slot], 0u);
@@ -237,8 +231,8 @@ TEST_P(TierRunTest, TheResidentIsSpilledAndComesBackAtItsEnd) {
   const auto old = Make();
   Request first = MakeRequest(ids, 5);
   const Answer turn = old->engine->Run(first);
-  SpillResident(old->engine->state(),
-                std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  SpillResidents(old->engine->state(),
+                 std::chrono::steady_clock::now() + std::chrono::seconds(10));
   ASSERT_FALSE(old->tiers->entries.empty());
   old->engine->CheckPool();
   const auto node = Make(24, old.get());
@@ -300,15 +294,13 @@ TEST_P(TierRunTest, AClearedPoolHasNothing) {
   node->tiers->admit = {grid_};
   const Ids ids = SomeIds(grid_ + 10, 14);
   testing::RecordingSink sink;
-  (void)RequestRun(node->engine->state(), MakeRequest(ids), sink, 0, [] {
-    return false;
-  }).Run();
+  (void)node->engine->RunUnchecked(MakeRequest(ids), sink);
   EngineState& state = node->engine->state();
   EXPECT_EQ(state.tiering->leases.live(), 1);
   EXPECT_GT(state.Clear(), 0);
   EXPECT_EQ(state.pool.counts().free, state.pool.blocks());
   EXPECT_EQ(state.anchor_slots.live(), 0);
-  EXPECT_FALSE(state.resident.has_value());
+  EXPECT_FALSE(node->engine->resident().has_value());
   node->engine->CheckPool();
   node->tiers->admit.clear();
   EXPECT_EQ(RunChecked(*node, MakeRequest(ids)).result.cache.source,

@@ -49,18 +49,19 @@ class ExactEngine {
 // Logits of the last row forwarded, rows and sections of the resident.
 inline void ExpectSameBytes(ExactEngine& a, ExactEngine& b) {
   const EngineState& x = a.engine->state();
-  const EngineState& y = b.engine->state();
-  EXPECT_EQ(0, std::memcmp(x.logits.data(), y.logits.data(),
-                           x.logits.size() * sizeof(float)));
-  ASSERT_TRUE(x.resident && y.resident);
-  ASSERT_EQ(x.resident->ids, y.resident->ids);
+  EXPECT_EQ(0, std::memcmp(a.engine->logits.data(), b.engine->logits.data(),
+                           a.engine->logits.size() * sizeof(float)));
+  ASSERT_TRUE(a.engine->resident() && b.engine->resident());
+  const Sequence& mine = *a.engine->resident();
+  const Sequence& other = *b.engine->resident();
+  ASSERT_EQ(mine.ids, other.ids);
   const CacheLayout& layout = x.model.layout();
   const auto places = model::ComputeSectionOffsets(layout);
   for (std::size_t i = 0; i < layout.sections.size(); ++i) {
     const std::size_t at = places.offsets[i];
-    EXPECT_EQ(0, std::memcmp(x.resident->sections.get() + at,
-                             y.resident->sections.get() + at,
-                             layout.sections[i].bytes))
+    EXPECT_EQ(0,
+              std::memcmp(mine.sections.get() + at, other.sections.get() + at,
+                          layout.sections[i].bytes))
         << layout.sections[i].name;
   }
   const std::size_t bytes = x.pool.block_bytes();
@@ -68,7 +69,7 @@ inline void ExpectSameBytes(ExactEngine& a, ExactEngine& b) {
   const AlignedBytes right = AllocateAligned(bytes);
   std::memset(left.get(), 0, bytes);
   std::memset(right.get(), 0, bytes);
-  const int rows = x.resident->rows();
+  const int rows = mine.rows();
   for (int i = 0; i * kBlockTokens < rows; ++i) {
     const int here = std::min(kBlockTokens, rows - i * kBlockTokens);
     const auto copy = [&](ExactEngine& engine, const Sequence& from,
@@ -77,8 +78,8 @@ inline void ExpectSameBytes(ExactEngine& a, ExactEngine& b) {
       engine.backend->CopyBlockRows(shape, from.table.pointer(i), here, to);
       if (here < kBlockTokens) engine.backend->ZeroBlockRows(shape, to, here);
     };
-    copy(a, *x.resident, left.get());
-    copy(b, *y.resident, right.get());
+    copy(a, mine, left.get());
+    copy(b, other, right.get());
     EXPECT_EQ(0, std::memcmp(left.get(), right.get(), bytes)) << "block " << i;
   }
 }

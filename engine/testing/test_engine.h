@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,11 +88,20 @@ class TestEngine {
   Answer Run(
       const Request& request, RecordingSink& sink,
       std::function<bool()> stop = [] { return false; }) {
-    Result result =
-        RequestRun(*state_, request, sink, 0, std::move(stop)).Run();
+    Result result = RunUnchecked(request, sink, std::move(stop));
     CheckPool();
     CheckAnchors();
     return {std::move(result), sink.ids, sink.tokens, sink.progress};
+  }
+  Result RunUnchecked(
+      const Request& request, RecordingSink& sink,
+      std::function<bool()> stop = [] { return false; }) {
+    RequestRun run(*state_, seat(), request, sink, 0, std::move(stop));
+    run.Start();
+    while (run.phase() == RequestRun::Phase::kPrefill) run.PrefillStep();
+    while (run.phase() == RequestRun::Phase::kDecode) run.DecodeStep();
+    logits.assign(run.logits().begin(), run.logits().end());
+    return run.Finish();
   }
   Answer Run(const Request& request) {
     RecordingSink sink;
@@ -105,16 +115,16 @@ class TestEngine {
     return Run(request);
   }
 
-  // Only the resident may hold blocks between requests.
+  // Only residents may hold blocks between requests.
   void CheckPool() {
     if (state_->tiering != nullptr) state_->tiering->leases.Collect({});
     std::vector<BlockId> held;
-    if (state_->resident) {
-      for (int i = 0; i < state_->resident->table.size(); ++i) {
-        held.push_back(state_->resident->table.block(i));
+    for (const Sequence* resident : state_->Residents()) {
+      for (int i = 0; i < resident->table.size(); ++i) {
+        held.push_back(resident->table.block(i));
       }
+      CheckProvenance(*resident);
     }
-    if (state_->resident) CheckProvenance(*state_->resident);
     const absl::Status status = state_->pool.CheckInvariants(held);
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -145,8 +155,8 @@ class TestEngine {
         ++held;
       }
     };
-    if (state_->resident) {
-      check(state_->resident->anchors, state_->resident->rows());
+    for (const Sequence* resident : state_->Residents()) {
+      check(resident->anchors, resident->rows());
     }
     for (const Remnant& remnant : state_->remnants.all()) {
       EXPECT_FALSE(remnant.anchors.empty());
@@ -167,8 +177,8 @@ class TestEngine {
   // All that a request could change, as text.
   std::string Describe() const {
     std::string text = state_->pool.Describe();
-    if (state_->resident) {
-      const Sequence& resident = *state_->resident;
+    for (const Sequence* held : state_->Residents()) {
+      const Sequence& resident = *held;
       text += "taint " + std::to_string(resident.taint) + " of " +
               resident.session_key + " ";
       text += "resident " + ToHex(resident.root);
@@ -197,6 +207,11 @@ class TestEngine {
   }
 
   EngineState& state() { return *state_; }
+  // The one that requests run on, and its conversation.
+  Seat& seat() { return state_->seats.front(); }
+  std::optional<Sequence>& resident() { return seat().resident; }
+
+  std::vector<float> logits;  // of the last row forwarded
 
  private:
   bool IsFree(BlockId block) const {

@@ -1,0 +1,46 @@
+// The tokens of one answer: how each is chosen, and when there are no more.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_ANSWER_TOKENS_H_
+#define HOLDFAST_ENGINE_SCHEDULER_ANSWER_TOKENS_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/output/stop_matcher.h"
+#include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/request.h"
+
+namespace holdfast::engine {
+
+// The engine thread's. Arguments outlive it.
+class AnswerTokens {
+ public:
+  AnswerTokens(EngineState& state, const Request& request, EventSink& sink)
+      : state_(state),
+        request_(request),
+        sink_(sink),
+        stops_(request.stop_strings) {}
+
+  // Takes a token from the logits behind the last one and sends it. False when
+  // none follows, with the reason in `result`: the last token of an answer is
+  // never forwarded. `stop` says whether the request was cancelled.
+  bool Next(std::span<const float> logits, const std::function<bool()>& stop,
+            Result& result);
+
+  const std::vector<std::int32_t>& ids() const { return ids_; }
+
+ private:
+  bool AtLimit(Result& result) const;
+
+  EngineState& state_;
+  const Request& request_;
+  EventSink& sink_;
+  StopMatcher stops_;
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_ANSWER_TOKENS_H_

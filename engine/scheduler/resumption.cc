@@ -1,0 +1,98 @@
+#include "engine/scheduler/resumption.h"
+
+#include <chrono>
+
+#include "engine/scheduler/block_supply.h"
+#include "engine/scheduler/tier_resume.h"
+#include "shared/cache_layout.h"
+
+namespace holdfast::engine {
+
+Resumption::Resumption(EngineState& state, const Request& request,
+                       std::span<const KeyId> prompt, const PrefixKey& root,
+                       const std::function<bool()>& stop)
+    : state_(state),
+      request_(request),
+      prompt_(prompt),
+      root_(root),
+      stop_(stop) {
+  if (state.tiering == nullptr) return;
+  ExtendPrefixKeys(root, prompt, block_keys_);
+  prompt_view_ = {root, prompt, block_keys_};
+}
+
+CacheReport Resumption::Run(Sequence& sequence) {
+  CacheReport report;
+  if (!FromTiers(sequence, report)) InPlace(sequence, report);
+  return report;
+}
+
+ResumePlan Resumption::Plan(int limit) {
+  if (request_.cache_mode == CacheMode::kBypass) {
+    ResumePlan cold;
+    cold.miss = MissReason::kBypass;
+    return cold;
+  }
+  const CachedStates cached{.pool = state_.pool,
+                            .residents = state_.Residents(),
+                            .remnants = state_.remnants,
+                            .recurrent = state_.model.layout().Recurrent(),
+                            .rule = state_.rule,
+                            .session_key = request_.session_key};
+  ResumePlan plan = PlanResume(cached, root_, prompt_, limit);
+  if (request_.cache_mode == CacheMode::kDefault) {
+    state_.remnants.Touch(plan.remnant);
+  }
+  return plan;
+}
+
+bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
+  if (state_.tiering == nullptr || request_.cache_mode == CacheMode::kBypass) {
+    return false;
+  }
+  state_.tiering->leases.Collect(std::chrono::steady_clock::now());
+  const int in_place = Plan(static_cast<int>(prompt_.size())).position;
+  TierResume resume(state_, prompt_view_,
+                    request_.cache_mode == CacheMode::kDefault,
+                    {.stop = stop_, .have_blocks = [&](int rows) {
+                       return HaveBlocks(state_, sequence, rows);
+                     }});
+  const TierResumption from = resume.Run(in_place, sequence);
+  tier_miss_ = from.miss;
+  if (from.source == CacheSource::kNone) return false;
+  const int grid = static_cast<int>(state_.model.layout().grid_tokens);
+  report = {.source = from.source,
+            .resumed_at = sequence.rows(),
+            .restored = from.restored,
+            .computed = 0,
+            .miss = MissReason::kNone,
+            .anchor = sequence.rows() % grid == 0 ? AnchorKind::kLine
+                                                  : AnchorKind::kEnd,
+            .anchors_taken = 0};
+  return true;
+}
+
+void Resumption::InPlace(Sequence& sequence, CacheReport& report) {
+  int limit = static_cast<int>(prompt_.size());
+  for (bool started = false; !started;) {
+    // Gone before the first step: it refers to other conversations' anchors.
+    const ResumePlan plan = Plan(limit);
+    started = StartSequence(plan, prompt_, state_.model.kv_shape(),
+                            state_.section_buffers.section_bytes(),
+                            state_.backend, state_.pool, sequence);
+    report = {.source = plan.source,
+              .resumed_at = sequence.rows(),
+              .restored = 0,
+              .computed = 0,
+              .miss = plan.miss,
+              .anchor = plan.anchor,
+              .anchors_taken = 0};
+    limit = plan.position / kBlockTokens * kBlockTokens;
+  }
+  // The tiers know better than the pool why there was nothing.
+  if (report.miss == MissReason::kCold && tier_miss_ != MissReason::kNone) {
+    report.miss = tier_miss_;
+  }
+}
+
+}  // namespace holdfast::engine

@@ -1,0 +1,51 @@
+// Where a prompt's prefill starts, and the sequence brought there.
+#ifndef HOLDFAST_ENGINE_SCHEDULER_RESUMPTION_H_
+#define HOLDFAST_ENGINE_SCHEDULER_RESUMPTION_H_
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/cache/tiers.h"
+#include "engine/resume/plan.h"
+#include "engine/resume/sequence.h"
+#include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/request.h"
+#include "shared/prefix_key.h"
+
+namespace holdfast::engine {
+
+// The engine thread's. Arguments outlive it.
+class Resumption {
+ public:
+  // `stop` says whether the request was cancelled.
+  Resumption(EngineState& state, const Request& request,
+             std::span<const KeyId> prompt, const PrefixKey& root,
+             const std::function<bool()>& stop);
+
+  // Gives `sequence`, which is empty, what is cached of the prompt: from the
+  // tiers when they are worth it, else from the pool.
+  CacheReport Run(Sequence& sequence);
+
+  // Empty when there are no tiers.
+  const PromptView& prompt_view() const { return prompt_view_; }
+
+ private:
+  ResumePlan Plan(int limit);
+  // False, and the sequence is empty, when no tier serves.
+  bool FromTiers(Sequence& sequence, CacheReport& report);
+  void InPlace(Sequence& sequence, CacheReport& report);
+
+  EngineState& state_;
+  const Request& request_;
+  const std::span<const KeyId> prompt_;
+  const PrefixKey root_;
+  const std::function<bool()>& stop_;
+  std::vector<PrefixKey> block_keys_;  // when there are tiers
+  PromptView prompt_view_;
+  MissReason tier_miss_ = MissReason::kNone;
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_RESUMPTION_H_
