@@ -10,10 +10,16 @@
 
 namespace holdfast::gpu_check {
 
-// `golden`: the folder of the golden files, of whose cases
-// most_tokens in all are forwarded; `chunk`: rows between grid lines.
+struct ModelSizes {
+  // Of each golden case: as many of its tokens, at most.
+  int few_row_tokens = 100000;
+  int prefill_tokens = 100000;
+  int chunk = 1024;  // rows between grid lines
+};
+
+// `golden`: the folder of the golden files.
 void CheckModels(kernels::CudaBackend& backend, const std::string& golden,
-                 int most_tokens, int chunk, Report& report);
+                 const ModelSizes& sizes, Report& report);
 
 }  // namespace holdfast::gpu_check
 

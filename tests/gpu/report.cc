@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "kernels/cuda/ipc/device_facts.h"
@@ -31,8 +33,10 @@ void Report::Add(std::string part, std::string name, Outcome outcome,
   std::printf("%-10s %-8s %s: %s\n", part.c_str(), OutcomeName(outcome),
               name.c_str(), detail.c_str());
   std::fflush(stdout);
-  lines_.push_back(
-      {std::move(part), std::move(name), outcome, std::move(detail)});
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> took = now - std::exchange(last_, now);
+  lines_.push_back({std::move(part), std::move(name), outcome,
+                    std::move(detail), took.count()});
 }
 
 bool Report::failed() const {
@@ -57,11 +61,40 @@ std::string Report::Table() const {
   return table;
 }
 
+// Of each part: its lines by outcome, and how long they took.
+std::string Report::PartsJson() const {
+  struct Part {
+    int lines[4] = {};
+    double seconds = 0;
+  };
+  std::map<std::string, Part> parts;
+  for (const Line& line : lines_) {
+    Part& part = parts[line.part];
+    ++part.lines[static_cast<int>(line.outcome)];
+    part.seconds += line.seconds;
+  }
+  std::string json;
+  for (const auto& [name, part] : parts) {
+    json += std::string(json.empty() ? "\n" : ",\n") +
+            kernels::cuda::JsonString(name) + ": {";
+    for (const Outcome outcome : {Outcome::kOk, Outcome::kFailed,
+                                  Outcome::kRefused, Outcome::kMeasured}) {
+      json += kernels::cuda::JsonString(OutcomeName(outcome)) + ": " +
+              std::to_string(part.lines[static_cast<int>(outcome)]) + ", ";
+    }
+    char seconds[32];
+    std::snprintf(seconds, sizeof(seconds), "%.1f", part.seconds);
+    json += std::string("\"seconds\": ") + seconds + "}";
+  }
+  return json;
+}
+
 std::string Report::Json(const std::string& facts) const {
   using kernels::cuda::JsonString;
   std::string json = "{\n\"failed\": ";
   json += failed() ? "true" : "false";
-  json += ",\n\"machine\": " + facts + ",\n\"lines\": [";
+  json += ",\n\"machine\": " + facts + ",\n\"parts\": {" + PartsJson() +
+          "\n},\n\"lines\": [";
   const char* between = "\n";
   for (const Line& line : lines_) {
     json += std::string(between) + "{\"part\": " + JsonString(line.part) +

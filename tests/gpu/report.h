@@ -1,7 +1,9 @@
-// What holdfast-gpu-check found: lines of a table, and the same as JSON.
+// What holdfast-gpu-check found: lines of a table, and the same as JSON, with a
+// summary of each part that ran.
 #ifndef HOLDFAST_TESTS_GPU_REPORT_H_
 #define HOLDFAST_TESTS_GPU_REPORT_H_
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ struct Line {
   std::string name;
   Outcome outcome = Outcome::kOk;
   std::string detail;
+  double seconds = 0;  // since the line before it
 };
 
 class Report {
@@ -31,7 +34,11 @@ class Report {
   std::string Json(const std::string& facts) const;
 
  private:
+  std::string PartsJson() const;
+
   std::vector<Line> lines_;
+  std::chrono::steady_clock::time_point last_ =
+      std::chrono::steady_clock::now();
 };
 
 }  // namespace holdfast::gpu_check

@@ -65,6 +65,7 @@ struct Sizes {
   int wide;     // of a square weight matrix
   int rows;     // of a prefill chunk
   int context;  // positions that decode reads
+  kernels::GdnShape gdn;
 };
 
 double CopyRate(Checker& checker, Timer& timer, const Sizes& sizes) {
@@ -149,7 +150,7 @@ void Attention(Checker& checker, Timer& timer, const Sizes& sizes,
 
 void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes) {
   auto& backend = checker.backend();
-  const kernels::GdnShape shape = {16, 48, 128, 128};
+  const kernels::GdnShape& shape = sizes.gdn;
   Random random(3);
   const kernels::GdnWeights weights = {
       checker.Upload(random.Floats(std::size_t{4} * shape.Channels())),
@@ -180,7 +181,8 @@ void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes) {
 }  // namespace
 
 void MeasureTimings(kernels::CudaBackend& backend, bool small, Report& report) {
-  const Sizes sizes = small ? Sizes{256, 32, 256} : Sizes{8192, 1024, 32768};
+  const Sizes sizes = small ? Sizes{256, 32, 256, {1, 2, 32, 32}}
+                            : Sizes{8192, 1024, 32768, {16, 48, 128, 128}};
   Checker checker(backend);
   kernels::Limits limits;
   limits.max_rows = sizes.rows;
@@ -188,14 +190,14 @@ void MeasureTimings(kernels::CudaBackend& backend, bool small, Report& report) {
   limits.max_heads = 32;
   limits.max_head_dim = 256;
   limits.max_positions = std::max(sizes.context, sizes.rows + 1);
-  if (!small) limits.gdn = {16, 48, 128, 128};
+  limits.gdn = sizes.gdn;
   checker.Expect(backend.Prepare(limits));
   Timer timer(checker, small, report);
   const double copy_rate = CopyRate(checker, timer, sizes);
   checker.Release();
   Products(checker, timer, sizes, copy_rate);
   Attention(checker, timer, sizes, copy_rate);
-  if (!small) Recurrence(checker, timer, sizes);
+  Recurrence(checker, timer, sizes);
 }
 
 }  // namespace holdfast::gpu_check

@@ -71,6 +71,8 @@ std::vector<GoldenCase> ReadGolden(const std::string& path) {
 void GoldenDifference::AddOne(double golden, double got) {
   largest_ = std::max(largest_, std::fabs(golden));
   const double difference = std::fabs(got - golden);
+  squares_ += golden * golden;
+  difference_squares_ += difference * difference;
   // Written so that a NaN counts, and stays.
   if (!(difference <= difference_)) difference_ = difference;
 }

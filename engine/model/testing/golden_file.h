@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_ENGINE_MODEL_TESTING_GOLDEN_FILE_H_
 #define HOLDFAST_ENGINE_MODEL_TESTING_GOLDEN_FILE_H_
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -47,12 +48,18 @@ class GoldenDifference {
   }
   // Of the largest number; 0 when nothing was added.
   double relative() const { return largest_ > 0 ? difference_ / largest_ : 0; }
+  // Root of the mean squares of both, by one another; a NaN stays one.
+  double relative_rms() const {
+    return squares_ > 0 ? std::sqrt(difference_squares_ / squares_) : 0;
+  }
 
  private:
   void AddOne(double golden, double got);
 
   double largest_ = 0;
   double difference_ = 0;
+  double squares_ = 0;
+  double difference_squares_ = 0;
 };
 
 }  // namespace holdfast::model::testing
