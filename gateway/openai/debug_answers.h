@@ -1,5 +1,5 @@
-// --debug-answers: what to make the model say, chosen by the last message, so
-// that real clients can be driven through whole tool loops by a tiny model.
+// --debug-answers: what to make the model say, chosen by the messages, so that
+// real clients can be driven through whole tool loops by a tiny model.
 #ifndef HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
 #define HOLDFAST_GATEWAY_OPENAI_DEBUG_ANSWERS_H_
 
@@ -15,17 +15,23 @@ namespace holdfast::openai {
 // Immutable once loaded; thread-safe.
 class DebugAnswers {
  public:
-  // A file of JSON lines {"pattern": PCRE2 regex, "answer": force value}; empty
-  // lines are skipped. The error names the file and the line.
+  // A file of JSON lines, each an answer (a force value) and one or more
+  // conditions, which must all hold:
+  //   "pattern": a PCRE2 regex that is found in the last message's text;
+  //   "first": one that is found in the first message's;
+  //   "user": one that is found in the last user message's;
+  //   "step": the number of assistant messages behind the last user message, so
+  //     that each step of a tool loop has an answer of its own.
+  // Empty lines are skipped. The error names the file and the line.
   static absl::StatusOr<std::unique_ptr<DebugAnswers>> Load(
       const std::string& path);
   static absl::StatusOr<std::unique_ptr<DebugAnswers>> Parse(
       std::string_view text, const std::string& name);
   virtual ~DebugAnswers() = default;
 
-  // The answer of the first line whose pattern is found in the last message's
-  // text; null when none is. The pointer lives as long as this object. An error
-  // when a pattern takes too many steps on this text.
+  // The answer of the first line whose conditions hold; null when there is
+  // none. The pointer lives as long as this object. An error when a regex takes
+  // too many steps on a text.
   virtual absl::StatusOr<const Force*> Find(
       const ChatRequest& request) const = 0;
 

@@ -42,6 +42,44 @@ TEST(DebugAnswersTest, TheFirstMatchOnTheLastMessageWins) {
   EXPECT_EQ(*(*answers)->Find(empty), nullptr);
 }
 
+TEST(DebugAnswersTest, EveryConditionOfALineMustHold) {
+  const auto answers = DebugAnswers::Parse(
+      R"({"first":"^title","answer":"a title"})"
+      "\n"
+      R"({"user":"parser","step":0,"answer":"look"})"
+      "\n"
+      R"({"user":"parser","step":1,"pattern":"^no","answer":"look again"})"
+      "\n"
+      R"({"step":1,"answer":"found"})",
+      "file");
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  ChatRequest request;
+  const auto add = [&](const char* role, const char* text) {
+    request.messages.push_back(Json{{"role", role}, {"content", text}});
+  };
+  const auto text = [&]() -> std::string {
+    const auto force = (*answers)->Find(request);
+    if (!force.ok()) return "error";
+    return *force == nullptr ? "none" : (*force)->text;
+  };
+  add("system", "title");
+  EXPECT_EQ(text(), "a title");  // no user has spoken
+  request.messages[0]["content"] = "agent";
+  EXPECT_EQ(text(), "none");
+  add("user", "the parser?");
+  EXPECT_EQ(text(), "look");
+  add("assistant", "");
+  add("tool", "nothing");
+  EXPECT_EQ(text(), "look again");
+  add("tool", "parser.cc");
+  EXPECT_EQ(text(), "found");
+  add("assistant", "");
+  add("tool", "nothing");
+  EXPECT_EQ(text(), "none");
+  add("user", "parser");
+  EXPECT_EQ(text(), "look");  // counted from the last user message
+}
+
 TEST(DebugAnswersTest, AnswersOfEveryKind) {
   const auto answers = DebugAnswers::Parse(
       R"({"pattern":"a","answer":{"tool_calls":[{"name":"f","arguments":{"x":1}}]}})"
@@ -61,7 +99,9 @@ TEST(DebugAnswersTest, BadLinesNameFileAndLine) {
   for (const char* line :
        {"{", "7", "[]", "{}", R"({"pattern":"a"})", R"({"answer":"a"})",
         R"({"pattern":7,"answer":"a"})", R"({"pattern":"(","answer":"a"})",
-        R"({"pattern":"a","answer":7})",
+        R"({"pattern":"a","answer":7})", R"({"user":"(","answer":"a"})",
+        R"({"first":1,"answer":"a"})", R"({"step":-1,"answer":"a"})",
+        R"({"step":"1","answer":"a"})",
         R"({"pattern":"a","answer":"b","more":1})"}) {
     const auto answers = DebugAnswers::Parse(
         std::string("{\"pattern\":\"a\",\"answer\":\"b\"}\n\n") + line, "x.jl");

@@ -34,7 +34,8 @@ struct GatewayConfig {
   std::uint32_t engine_wait_ms = deadlines::kEngineAbsent.count();
   // ms. Between two SSE comment lines while nothing else is sent.
   std::uint32_t sse_keep_alive_ms = deadlines::kSseKeepAlive.count();
-  // JSON lines {"pattern", "answer"}: answers to force (debug engines only).
+  // JSON lines: answers to force (gateway/openai/debug_answers.h; debug engines
+  // only).
   std::string debug_answers;
   std::string log_level = "info";
 };

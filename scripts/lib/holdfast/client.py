@@ -187,7 +187,7 @@ class Client:
         except ValueError:
             answer.error = raw[:300].decode(errors="replace")
             return
-        _absorb(answer, body)
+        absorb(answer, body)
 
     @staticmethod
     def _read_events(response, answer: Answer, call: Call, start: float, on_piece) -> None:
@@ -199,7 +199,7 @@ class Client:
             chunk = json.loads(data)
             if event == "error" and "error" not in chunk:
                 chunk = {"error": chunk}
-            _absorb(answer, chunk)
+            absorb(answer, chunk)
             if answer.pieces > before:
                 if answer.ttft_ms is None:
                     answer.ttft_ms = (time.monotonic() - start) * 1e3
@@ -228,7 +228,7 @@ def sse_events(lines, answer: Optional[Answer] = None):
             event = line[6:].strip()
 
 
-def _absorb(answer: Answer, body: dict) -> None:
+def absorb(answer: Answer, body: dict) -> None:
     """Adds one streamed chunk, or a whole body, to the answer."""
     if "error" in body:
         error = body["error"]

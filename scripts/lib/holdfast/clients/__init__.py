@@ -1,0 +1,1 @@
+"""Real client programs driven through the gateway: see scripts/test-clients."""
