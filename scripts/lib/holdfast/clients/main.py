@@ -22,6 +22,13 @@ from .recorder import Recorder
 MODEL = "tiny-hybrid"
 OPENAI_DEADLINE_S = 300
 WANTED_REQUESTS = 20
+# What a next turn of a few words may compute: its message and the header ahead
+# of the answer that was rendered again, or, where only grid lines are resumed,
+# what follows the last line too.
+NEXT_TURN_TOKENS = {"row_invariant": 64, "grid": 64 + 1024}
+# Of the tokens that were sent before. A grid engine reads up to a chunk again
+# wherever a template changes an earlier turn: there the share is only printed.
+WANTED_REUSE = {"row_invariant": 0.97, "grid": 0.0}
 # The files take megabytes, not fifty gigabytes.
 LOWERED = ["--disk-free-gb=1", "--allow-small-free-space"]
 
@@ -105,7 +112,8 @@ def _openai(options: argparse.Namespace) -> tuple[dict, list[str]]:
             _Served(options, Path(folder)) as served:
         served.start(answers.for_openai())
         ran = subprocess.run(
-            [python, "-B", program, f"{served.recorder.url}/v1", MODEL], cwd=folder,
+            [python, "-B", program, f"{served.recorder.url}/v1", MODEL,
+             str(NEXT_TURN_TOKENS[options.exactness])], cwd=folder,
             env={"HOME": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=OPENAI_DEADLINE_S)
         served.recorder.wait_idle()
@@ -145,7 +153,8 @@ def _opencode(options: argparse.Namespace) -> tuple[dict, list[str]]:
     say(f"{found['requests']} requests in {time.monotonic() - start:.0f} s: {found['prompt_tokens']} "
         f"prompt tokens, {found['sent_before_tokens']} of them sent before, "
         f"{found['reread_tokens']} read again: {found['reused_of_sent_before']:.4f} reused")
-    problems = session.problems + served.problems + report.problems(table)
+    problems = session.problems + served.problems + report.problems(
+        table, WANTED_REUSE[options.exactness])
     if found["requests"] < WANTED_REQUESTS:
         problems.append(f"{found['requests']} requests, fewer than {WANTED_REQUESTS}")
     return {"version": opencode.OPENCODE_VERSION, **found}, problems

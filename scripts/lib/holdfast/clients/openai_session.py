@@ -1,7 +1,7 @@
 """Run by the Python that has the openai package: `openai_session.py BASE_URL
-MODEL`. Uses the package as a program would and prints, as one JSON object,
-what each check found wrong. Its answers are forced by openai_answers.py's
-rules."""
+MODEL REREAD`, REREAD being the tokens that a next turn may compute. Uses the
+package as a program would and prints, as one JSON object, what each check found
+wrong. Its answers are forced by the rules of answers.py."""
 
 import asyncio
 import json
@@ -19,8 +19,9 @@ LONG = "Remember this list: " + " ".join(f"item-{i}" for i in range(400)) + "."
 
 
 class Checks:
-    def __init__(self, base_url: str, model: str):
+    def __init__(self, base_url: str, model: str, next_turn_tokens: int):
         self._url, self._model = base_url, model
+        self._next_turn_tokens = next_turn_tokens
         self._client = openai.OpenAI(base_url=base_url, api_key="none", timeout=TIMEOUT_S,
                                      max_retries=0)
         self.problems: list[str] = []
@@ -137,7 +138,7 @@ class Checks:
         usage = self._chat(messages).usage
         cached = usage.prompt_tokens_details.cached_tokens
         self.expect_true(f"next turn: {cached} of {usage.prompt_tokens} tokens cached",
-                         usage.prompt_tokens - cached <= 64)
+                         usage.prompt_tokens - cached <= self._next_turn_tokens)
 
     def closed_stream(self) -> None:
         """A program that stops reading; the server goes on with others."""
@@ -200,7 +201,7 @@ CHECKS = ("models", "whole_answer", "stream", "tool_loop", "whole_tool_calls", "
 
 
 def main() -> int:
-    checks = Checks(sys.argv[1], sys.argv[2])
+    checks = Checks(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     found = {}
     for name in CHECKS:
         checks.problems = []

@@ -104,4 +104,5 @@ def config(base_url: str, model: str) -> dict:
             "models": {model: {
                 "limit": {"context": CONTEXT_TOKENS, "output": OUTPUT_TOKENS},
                 "tool_call": True, "reasoning": True,
-                "interleaved": {"field": "reasoning_content"}}}}}}
+                # Templates of Qwen3.5's kind think only when asked to.
+                "options": {"enable_thinking": True}}}}}}

@@ -60,9 +60,14 @@ class Session:
                                        description="Runs the program")]},
                   {"reasoning": "It greets.", "text": "It is written, and it runs."}),
             *turn("explain everything", {"text": LONG_ANSWER}),
-            *turn("never mind, count", {"tool_calls": [call("bash", command="wc -l greet.py",
-                                                            description="Counts lines")]},
-                  {"reasoning": "Two.", "text": "Two lines."}),
+            *turn("never mind, count",
+                  {"reasoning": "Lines, then words.",
+                   "tool_calls": [call("bash", command="wc -l greet.py",
+                                       description="Counts lines")]},
+                  {"reasoning": "Two lines.",
+                   "tool_calls": [call("bash", command="wc -w greet.py",
+                                       description="Counts words")]},
+                  {"reasoning": "Four words.", "text": "Two lines of four words."}),
             *turn("both at once",
                   {"reasoning": "Two calls in one answer.", "tool_calls": [
                       call("read", filePath=file),
@@ -89,8 +94,8 @@ class Session:
         self._turn("now write it", "-c", tools=["write", "read", "bash"],
                    text="It is written, and it runs.", output="Hello, Ada")
         self._cancelled("explain everything", "-c")
-        self._turn("never mind, count its lines", "-c", tools=["bash"], text="Two lines.",
-                   output="2 greet.py")
+        self._turn("never mind, count its lines", "-c", tools=["bash", "bash"],
+                   text="Two lines of four words.", output="4 greet.py")
         self._turn("both at once, please", "-c", tools=["bash", "read"], text="Both are done.",
                    output="Hello, Bob")
         self._restart_inside("restart in the middle of this", "-c")

@@ -7,11 +7,9 @@ from ..prompt_trie import PromptTrie
 from .opencode_session import Event
 from .recorder import Exchange
 
-WANTED_REUSE = 0.97
 SNIPPET_TOKENS = 12
-# Fewer tokens than a block are no exception worth a line of its own when the
-# prompt parts from what was sent: a message header is read again there.
-CAUSE_OF_SOURCE = {"pinned": "only the head was kept", "disk": "only lines of the disk tier were left"}
+CAUSE_OF_SOURCE = {"pinned": "only the head was kept",
+                   "disk": "only lines of the disk tier were left"}
 
 
 @dataclass
@@ -44,7 +42,8 @@ def rows(exchanges: list[Exchange], events: list[Event],
             continue
         out.append(_row(exchange, trie, since, detokenize))
         since = []
-        trie.add(exchange.prompt_ids + exchange.output_ids)
+        # The last token of an answer is sampled and never forwarded.
+        trie.add(exchange.prompt_ids + exchange.output_ids[:-1])
     return out
 
 
@@ -112,11 +111,11 @@ def lines(table: list[Row]) -> list[str]:
     return out
 
 
-def problems(table: list[Row]) -> list[str]:
+def problems(table: list[Row], wanted_reuse: float) -> list[str]:
     out = [f"request {r.number}: {r.reread} tokens were read again for no known cause"
            for r in table if r.cause == "unknown"]
     reused = summary(table)["reused_of_sent_before"]
-    if reused < WANTED_REUSE:
+    if reused < wanted_reuse:
         out.append(f"of the tokens that were sent before, {reused} were reused, "
-                   f"less than {WANTED_REUSE}")
+                   f"less than {wanted_reuse}")
     return out
