@@ -78,6 +78,7 @@ int EngineState::Clear() {
   const int free = pool.counts().free;
   if (tiering != nullptr) tiering->leases.RevokeAll();
   for (Seat& seat : seats) RetireResident(seat, {});
+  records->Clear();
   pool.EvictAll();  // the anchors of remnants go with their rows
   return pool.counts().free - free;
 }

@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
 #include "engine/pool/block_pool.h"
+#include "engine/records/session_records.h"
 #include "engine/resume/grid_rule.h"
 #include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
@@ -76,6 +77,9 @@ struct EngineState {
   Remnants remnants;  // of earlier residents
   // As many as options say. After `pool`: they give their blocks back first.
   std::vector<Seat> seats;
+  // Shared with those who answer gateways about them.
+  const std::shared_ptr<SessionRecords> records =
+      std::make_shared<SessionRecords>();
   Dropped anchors_dropped;
   Sampler sampler;
   StepSize step_size;

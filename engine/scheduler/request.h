@@ -29,6 +29,8 @@ struct Request {
   std::vector<std::int32_t> prompt;
   // Where its user messages and assistant headers start; ascending.
   std::vector<int> messages;
+  // By which the gateway names the answer when it says what it sent; 0: never.
+  std::uint64_t record_ticket = 0;
   // Start of the last user message before the first assistant's: where the next
   // session of the same folder parts. 0: not known.
   int head = 0;

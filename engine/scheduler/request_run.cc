@@ -220,12 +220,22 @@ void RequestRun::Keep() {
       !news) {
     return;
   }
+  Record();
   PublishBlocks(state_.pool, state_.rule, sequence_);
   state_.remnants.Forget(sequence_.anchors);
   state_.RetireResident(seat_, sequence_.anchors);
   seat_.resident = std::move(sequence_);
   seat_.last_use = state_.NextUse();
   StoreTurn(state_, seat_);
+}
+
+void RequestRun::Record() {
+  if (request_.session_key.empty()) return;
+  std::vector<std::int32_t> ids = request_.prompt;
+  ids.insert(ids.end(), output_.begin(), output_.end());
+  state_.records->Ended(sequence_.root, request_.session_key,
+                        request_.record_ticket, std::move(ids),
+                        sequence_.rows());
 }
 
 }  // namespace holdfast::engine

@@ -82,6 +82,7 @@ class RequestRun {
   void End(FinishReason reason);
   void Fail(const absl::Status& status);
   void Keep();
+  void Record();
 
   EngineState& state_;
   Seat& seat_;

@@ -41,6 +41,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
     : state_(std::move(state)),
+      records_(state_->records),
       options_(options),
       limits_{.vocab_size = state_->model.info().vocab_size,
               .max_context = state_->options.max_context,

@@ -57,6 +57,7 @@ class Scheduler {
   // number of blocks freed; it is called once, from the engine thread.
   void ClearCache(std::function<void(int)> done);
 
+  const std::shared_ptr<SessionRecords>& records() const { return records_; }
   EngineGauges gauges() const;
   std::string MetricsText() { return metrics_.Text(gauges()); }
   bool draining() const;
@@ -85,7 +86,8 @@ class Scheduler {
   // What EngineState counts. On the engine thread, or before it starts.
   static EngineGauges CacheGauges(const EngineState& state);
 
-  const std::unique_ptr<EngineState> state_;  // the engine thread's
+  const std::unique_ptr<EngineState> state_;       // the engine thread's
+  const std::shared_ptr<SessionRecords> records_;  // the state's
   const Options options_;
   const AdmissionLimits limits_;
   EngineMetrics metrics_;

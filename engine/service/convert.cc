@@ -138,6 +138,7 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   Request request;
   request.id = proto.request_id();
   request.session_key = proto.session_key();
+  request.record_ticket = proto.record_ticket();
   request.prompt = Ids(proto.prompt_ids());
   request.messages = MessageStarts(proto);
   request.head = HeadOf(proto);

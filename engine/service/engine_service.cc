@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/service/convert.h"
+#include "engine/service/record_calls.h"
 #include "shared/check.h"
 #include "shared/tokenizer_proto.h"
 
@@ -77,6 +78,9 @@ void EngineService::Serve(Serving serving) {
   auto served = std::make_unique<Served>();
   served->tokenizer_bytes = ToProto(serving.tokenizer).SerializeAsString();
   serving.tokenizer = {};
+  const std::string& fingerprint = serving.status.fingerprint();
+  HF_CHECK(fingerprint.size() == served->fingerprint.size());
+  std::ranges::copy(fingerprint, served->fingerprint.begin());
   served->serving = std::move(serving);
   owned_ = std::move(served);
   served_ = owned_.get();
@@ -174,6 +178,26 @@ grpc::ServerUnaryReactor* EngineService::ClearCache(
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* EngineService::GetRecords(
+    grpc::CallbackServerContext* context, const v1::GetRecordsRequest* request,
+    v1::GetRecordsResponse* response) {
+  const Served* served = served_;
+  if (served == nullptr) return Answer(context, Loading());
+  engine::GetRecords(*served->serving.scheduler->records(), served->fingerprint,
+                     *request, response);
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* EngineService::RecordTurn(
+    grpc::CallbackServerContext* context, const v1::RecordTurnRequest* request,
+    v1::RecordTurnResponse* response) {
+  const Served* served = served_;
+  if (served == nullptr) return Answer(context, Loading());
+  engine::RecordTurn(*served->serving.scheduler->records(), served->fingerprint,
+                     *request, response);
+  return Answer(context, grpc::Status::OK);
 }
 
 }  // namespace holdfast::engine

@@ -51,11 +51,20 @@ class EngineService final : public v1::Engine::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::ClearCacheRequest* request,
       v1::ClearCacheResponse* response) override;
+  grpc::ServerUnaryReactor* GetRecords(
+      grpc::CallbackServerContext* context,
+      const v1::GetRecordsRequest* request,
+      v1::GetRecordsResponse* response) override;
+  grpc::ServerUnaryReactor* RecordTurn(
+      grpc::CallbackServerContext* context,
+      const v1::RecordTurnRequest* request,
+      v1::RecordTurnResponse* response) override;
 
  private:
   struct Served {
     Serving serving;
     std::string tokenizer_bytes;  // serialized
+    Sha256Digest fingerprint{};
   };
 
   const v1::EngineStatus loading_;

@@ -295,5 +295,74 @@ TEST_F(ServiceTest, ASecondServerCannotTakeTheSocket) {
               HasSubstr("engine.sock: another process serves it (pid "));
 }
 
+// The records of session "s", as a gateway gets them.
+v1::GetRecordsResponse Records(v1::Engine::Stub& stub,
+                               v1::GetRecordsRequest request) {
+  request.set_session_key("s");
+  grpc::ClientContext context;
+  v1::GetRecordsResponse response;
+  const grpc::Status status = stub.GetRecords(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response;
+}
+
+TEST_F(ServiceTest, RecordsOfASession) {
+  Serve();
+  v1::GenerateRequest request = MakeRequest({1, 2, 3}, 4);
+  request.set_session_key("s");
+  request.set_record_ticket(99);
+  const auto output = Ids(Generate(request));
+  auto records = Records(*stub_, {});
+  ASSERT_EQ(records.branches_size(), 1);
+  EXPECT_EQ(records.branches(0).record().ids_size(), 7);
+  EXPECT_EQ(records.branches(0).record().ids(6), output.back());
+  EXPECT_EQ(records.branches(0).record().end_tokens(), 6u);
+
+  v1::RecordTurnRequest told;
+  told.set_session_key("s");
+  told.set_record_ticket(99);
+  told.mutable_turn()->set_begin_tokens(3);
+  told.mutable_turn()->set_end_tokens(7);
+  told.mutable_turn()->mutable_content()->set_text("Yes.");
+  grpc::ClientContext context;
+  v1::RecordTurnResponse answer;
+  ASSERT_TRUE(stub_->RecordTurn(&context, told, &answer).ok());
+  EXPECT_TRUE(answer.recorded());
+  const auto newer = Records(*stub_, {});
+  ASSERT_EQ(newer.branches(0).record().turns_size(), 1);
+  EXPECT_EQ(newer.branches(0).record().turns(0).content().text(), "Yes.");
+  EXPECT_NE(newer.branches(0).revision(), records.branches(0).revision());
+
+  // What the gateway has is not sent again.
+  v1::GetRecordsRequest known;
+  auto* branch = known.add_known();
+  branch->set_branch(newer.branches(0).branch());
+  branch->set_revision(newer.branches(0).revision());
+  EXPECT_FALSE(Records(*stub_, known).branches(0).has_record());
+  // Another tenant's session of the same name is another session.
+  v1::GetRecordsRequest salted;
+  salted.set_salt("tenant");
+  EXPECT_EQ(Records(*stub_, salted).branches_size(), 0);
+}
+
+TEST_F(ServiceTest, WhatLeavesNoTraceIsNotRecorded) {
+  Serve();
+  v1::GenerateRequest request = MakeRequest({1, 2, 3}, 4);
+  (void)Generate(request);  // nobody's session
+  request.set_session_key("s");
+  request.set_cache_mode(v1::CACHE_MODE_BYPASS);
+  (void)Generate(request);
+  request.set_cache_mode(v1::CACHE_MODE_READ_ONLY);
+  (void)Generate(request);
+  EXPECT_EQ(Records(*stub_, {}).branches_size(), 0);
+  request.set_cache_mode(v1::CACHE_MODE_DEFAULT);
+  (void)Generate(request);
+  EXPECT_EQ(Records(*stub_, {}).branches_size(), 1);
+  grpc::ClientContext context;
+  v1::ClearCacheResponse cleared;
+  ASSERT_TRUE(stub_->ClearCache(&context, {}, &cleared).ok());
+  EXPECT_EQ(Records(*stub_, {}).branches_size(), 0);
+}
+
 }  // namespace
 }  // namespace holdfast::engine
