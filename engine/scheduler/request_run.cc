@@ -232,7 +232,7 @@ void RequestRun::Keep() {
 void RequestRun::Record() {
   if (request_.session_key.empty()) return;
   std::vector<std::int32_t> ids = request_.prompt;
-  ids.insert(ids.end(), output_.begin(), output_.end());
+  ids.insert(ids.end(), answer_.ids().begin(), answer_.ids().end());
   state_.records->Ended(sequence_.root, request_.session_key,
                         request_.record_ticket, std::move(ids),
                         sequence_.rows());
