@@ -81,6 +81,19 @@ class SchemaTest(unittest.TestCase):
         self.refused(scenario({"op": "corrupt", "kind": "row", "region": "header"}),
                      "steps[0].kind")
 
+    def test_rules_of_reuse(self):
+        schema.check(scenario(
+            chat(id="a"), {"op": "settle"},
+            chat(expect={"reused": {"end_of": "a"}, "reread": {"max": 0}},
+                 expect_grid={"reused": {"line_below": "a"}}),
+            chat(expect={"reused": {"common_with": "a", "short_by": 8}}),
+            chat(expect={"reused": {"tokens": 5}}), params={"max_tokens": 1}))
+        for rule, words in (({"end_of": "b"}, "no earlier step b"), ({}, "one of"),
+                            ({"tokens": 1, "end_of": "a"}, "one of"),
+                            ({"common_with": "a"}, "short_by goes with"),
+                            ({"end_of": "a", "short_by": 1}, "short_by goes with")):
+            self.refused(scenario(chat(id="a"), chat(expect={"reused": rule})), words)
+
     def test_wrong_values(self):
         self.refused(scenario(chat(stream=1)), "steps[0].stream: wrong type int")
         self.refused(scenario(chat(expect={"status": True})), "wrong type bool")
@@ -109,6 +122,16 @@ class ExpectationTest(unittest.TestCase):
                   "computed_tokens": {"min": 7}, "finish_reason": "stop",
                   "ttft_ms": {"max": 1}, "error_contains": "x"}
         self.assertEqual(len(checks.answer_problems(served(), expect)), 6)
+
+    def test_reuse_by_rule(self):
+        other = served(prompt_ids=list(range(1500)), output_ids=[7, 8, 9])
+        answer = served(prompt_ids=list(range(1300)) + [0])
+        self.assertEqual(checks.reused_tokens({"end_of": "x"}, answer, other), (1502, 1502))
+        self.assertEqual(checks.reused_tokens({"line_below": "x"}, answer, other), (1024, 1024))
+        self.assertEqual(checks.reused_tokens({"common_with": "x", "short_by": 9}, answer, other),
+                         (1291, 1300))
+        self.assertEqual(checks.reused_problems({"tokens": 4}, answer, None), [])
+        self.assertEqual(len(checks.reused_problems({"tokens": 5}, answer, None)), 1)
 
     def test_a_stream_that_breaks_off_fails_by_itself(self):
         answer = served()

@@ -22,6 +22,10 @@ class PromptTrie:
         self._sequences.append(packed)
 
 
+def common_prefix(a: list[int], b: list[int]) -> int:
+    return _common(_pack(a), _pack(b))
+
+
 _BYTES = array("I").itemsize
 
 

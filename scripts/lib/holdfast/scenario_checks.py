@@ -5,6 +5,9 @@ import json
 from typing import Any, Optional
 
 from .client import Answer, Metrics
+from .prompt_trie import common_prefix
+
+GRID_TOKENS = 1024  # of the generated models
 
 DIGESTS = ("first_logits", "prompt_end", "end")
 # What decides the sampled tokens, with the same name in both endpoints.
@@ -56,6 +59,36 @@ def conservation_problems(answer: Answer) -> list[str]:
     if by_source != answer.cached_tokens:
         problems.append(f"cached by source {by_source}, cached_tokens {answer.cached_tokens}")
     return problems
+
+
+def reused_tokens(rule: dict, answer: Answer, other: Optional[Answer]) -> tuple[int, int]:
+    """The least and the most that a rule lets an answer reuse.
+    end_of: all that the other step forwarded: its prompt, and its answer but
+      for the last token, which is sampled and never forwarded;
+    line_below: up to the last grid line at or below the place where the prompt
+      parts from what the other step was served and said;
+    common_with: up to that place, or short_by fewer (a message's header);
+    tokens: the number itself."""
+    if "tokens" in rule:
+        return rule["tokens"], rule["tokens"]
+    ids = other.holdfast["prompt_ids"] + other.holdfast["output_ids"]
+    if "end_of" in rule:
+        return len(ids) - 1, len(ids) - 1
+    common = common_prefix(answer.holdfast["prompt_ids"], ids)
+    if "line_below" in rule:
+        line = common // GRID_TOKENS * GRID_TOKENS
+        return line, line
+    return common - rule["short_by"], common
+
+
+def reused_problems(rule: dict, answer: Answer, other: Optional[Answer]) -> list[str]:
+    if answer.status != 200:
+        return []  # said already
+    low, high = reused_tokens(rule, answer, other)
+    if low <= answer.cached_tokens <= high:
+        return []
+    wanted = f"{low}" if low == high else f"{low} to {high}"
+    return [f"{answer.cached_tokens} tokens were reused, not {wanted} ({json.dumps(rule)})"]
 
 
 def range_problems(name: str, got: Optional[float], wanted: dict) -> list[str]:

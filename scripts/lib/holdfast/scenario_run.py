@@ -11,9 +11,11 @@ from . import cache_files, textgen
 from . import scenario_checks as checks
 from .client import Answer, Call, Client, ConnectionLost, Metrics, Response
 from .daemons import DaemonError, Daemons
+from .prompt_trie import PromptTrie
 from .scenario_schema import as_client_list
 
 IDLE_DEADLINE_S = 60
+SETTLE_DEADLINE_S = 60
 PREFILL_DEADLINE_S = 120
 POLL_S = 0.01
 # Sent where a step says nothing: greedy, so that answers can be compared, and
@@ -23,6 +25,7 @@ DEFAULT_PARAMS = {"temperature": 0, "max_tokens": 16}
 RUNNING = "holdfast_num_requests_running"
 WAITING = "holdfast_num_requests_waiting"
 PREFILLED = "holdfast_prefill_tokens_total"
+LEASES = "holdfast_leases"
 
 
 @dataclass
@@ -51,8 +54,11 @@ class Player:
         self._generations: list[Outcome] = []
         self._texts: dict[tuple[int, int], str] = {}
         self._model = ""
+        self._params = DEFAULT_PARAMS
+        self._served: dict[str, PromptTrie] = {}  # by salt: what was forwarded
 
     def play(self, scenario: dict) -> bool:
+        self._params = {**DEFAULT_PARAMS, **scenario.get("params", {})}
         self._model = self._client.model_id()
         self._compared = _compared_ids(scenario["steps"])
         ok = self._play_steps(scenario["steps"], "")
@@ -104,12 +110,30 @@ class Player:
             return
         expect = outcome.step.get("expect", {})
         outcome.problems += checks.answer_problems(answer, expect)
+        if request.get("cache") != "bypass" and answer.holdfast.get("prompt_ids"):
+            reread = self._note_served(request.get("salt", ""), answer)
+            outcome.line += f", read again {reread}"
+            if "reread" in expect:
+                outcome.problems += checks.range_problems("reread", reread, expect["reread"])
+        if "reused" in expect:
+            named = next((v for v in expect["reused"].values() if isinstance(v, str)), None)
+            outcome.problems += checks.reused_problems(
+                expect["reused"], answer, self._answer_of(named) if named else None)
         outcome.problems += checks.conservation_problems(answer)
         if "same_as" in expect:
             other = self._answer_of(expect["same_as"])
             outcome.problems += checks.same_problems(expect["same_as"], answer, other)
         with self._lock:
             self._generations.append(outcome)
+
+    def _note_served(self, salt: str, answer: Answer) -> int:
+        """How many tokens that had been forwarded before were computed again."""
+        ids = answer.holdfast["prompt_ids"]
+        with self._lock:
+            trie = self._served.setdefault(salt, PromptTrie())
+            known = trie.known(ids)
+            trie.add(ids + answer.holdfast["output_ids"][:-1])
+        return max(0, known - answer.cached_tokens)
 
     def _op_raw(self, outcome: Outcome) -> None:
         step, expect = outcome.step, outcome.step.get("expect", {})
@@ -199,6 +223,15 @@ class Player:
             time.sleep(POLL_S)
         outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
 
+    def _op_settle(self, outcome: Outcome) -> None:
+        """Until the cache service has written what it was given."""
+        start = time.monotonic()
+        while self._client.metrics().value(LEASES) > 0:
+            if time.monotonic() - start > SETTLE_DEADLINE_S:
+                raise ValueError(f"stores were not done within {SETTLE_DEADLINE_S} s")
+            time.sleep(POLL_S)
+        outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
+
     def _op_clear(self, outcome: Outcome) -> None:
         outcome.line = self._cachectl("clear", "--tier", outcome.step["tier"]).strip()
 
@@ -232,7 +265,7 @@ class Player:
     # Requests.
 
     def _body(self, outcome: Outcome, request: dict) -> dict:
-        outcome.params = {**DEFAULT_PARAMS, **request.get("params", {})}
+        outcome.params = {**self._params, **request.get("params", {})}
         if "max_completion_tokens" in outcome.params and "max_tokens" not in request.get("params", {}):
             del outcome.params["max_tokens"]
         body: dict[str, Any] = {"model": self._model, **outcome.params,

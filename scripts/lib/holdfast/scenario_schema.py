@@ -21,6 +21,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "parallel": {"id": str, "steps": list},
     "restart": {"id": str, "who": str, "signal": str},
     "idle": {"id": str},
+    "settle": {"id": str},
     "clear": {"id": str, "tier": str},
     "evict": {"id": str, "tier": str},
     "corrupt": {"id": str, "tier": str, "kind": str, "region": str, "nth": int},
@@ -28,13 +29,16 @@ _STEPS: dict[str, dict[str, Any]] = {
 }
 _NOT_BUILT = {"messages": "/v1/messages", "responses": "/v1/responses"}
 _REQUIRED = {"chat": ("messages",), "complete": (), "raw": ("path",), "cancel": ("request",),
-             "parallel": ("steps",), "restart": ("who",), "idle": (), "clear": ("tier",),
+             "parallel": ("steps",), "restart": ("who",), "idle": (), "settle": (), "clear": ("tier",),
              "evict": ("tier",), "corrupt": ("kind", "region"), "fill_disk": ("leave_bytes",)}
 _EXPECT = {
     "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
     "computed_tokens": dict, "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
-    "metric": dict, "finish_reason": str, "json": (dict, list),
+    "metric": dict, "finish_reason": str, "json": (dict, list), "reused": dict, "reread": dict,
 }
+# What a step must have reused, by the rule that gives the number
+# (scenario_checks.reused_tokens); each names an earlier step, but `tokens`.
+REUSED = {"end_of", "line_below", "common_with", "tokens"}
 _EXPECT_OF = {
     "chat": set(_EXPECT) - {"json"},
     "complete": set(_EXPECT) - {"json"},
@@ -43,6 +47,7 @@ _EXPECT_OF = {
     "parallel": {"metric"},
     "restart": {"metric"},
     "idle": {"metric"},
+    "settle": {"metric"},
     "clear": {"metric"},
     "evict": {"metric"},
     "corrupt": {"metric"},
@@ -64,7 +69,8 @@ class SchemaError(Exception):
 
 def check(scenario: Any) -> None:
     """Raises SchemaError unless the whole scenario is understood."""
-    _fields(scenario, {"name": str, "why": str, "server": dict, "steps": list}, "scenario")
+    _fields(scenario, {"name": str, "why": str, "server": dict, "params": dict, "steps": list},
+            "scenario")
     _require(scenario, ("name", "steps"), "scenario")
     server = scenario.get("server", {})
     _fields(server, {"model": str, "engine": list, "cachesvc": list, "gateway": list}, "server")
@@ -177,15 +183,29 @@ def _check_cancel(step: dict, place: str, ids: set[str]) -> None:
 
 def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
     _fields(expect, {k: v for k, v in _EXPECT.items() if k in _EXPECT_OF[op]}, place)
-    for name in ("cached_tokens", "computed_tokens", "ttft_ms"):
+    for name in ("cached_tokens", "computed_tokens", "ttft_ms", "reread"):
         if name in expect:
             _check_range(expect[name], f"{place}.{name}")
+    if "reused" in expect:
+        _check_reused(expect["reused"], f"{place}.reused", ids)
     for name, wanted in expect.get("metric", {}).items():
         _fields(wanted, {"delta": _NUMBER, "min": _NUMBER, "max": _NUMBER}, f"{place}.metric.{name}")
         if not wanted:
             raise SchemaError(f"{place}.metric.{name}: expects nothing")
     if "same_as" in expect and expect["same_as"] not in ids:
         raise SchemaError(f"{place}.same_as: no earlier step {expect['same_as']}")
+
+
+def _check_reused(rule: dict, place: str, ids: set[str]) -> None:
+    _fields(rule, {"end_of": str, "line_below": str, "common_with": str, "tokens": int,
+                   "short_by": int}, place)
+    named = REUSED & set(rule)
+    if len(named) != 1 or ("short_by" in rule) != ("common_with" in rule):
+        raise SchemaError(f"{place}: one of {', '.join(sorted(REUSED))}; short_by goes with "
+                          "common_with, and with that alone")
+    name = rule[named.pop()]
+    if isinstance(name, str) and name not in ids:
+        raise SchemaError(f"{place}: no earlier step {name}")
 
 
 def _check_range(value: dict, place: str) -> None:

@@ -21,7 +21,7 @@ _TAIL_TOKENS = 8
 _MAX_TRIES = 200
 
 
-class _Random:
+class Random:
     """splitmix64: the same numbers in every version of Python."""
 
     def __init__(self, seed: int):
@@ -37,7 +37,7 @@ class _Random:
 
 def prose(seed: int, words: int) -> str:
     """Sentences of about ten words, paragraphs of about six sentences."""
-    random = _Random(seed)
+    random = Random(seed)
     out: list[str] = []
     left_in_sentence, sentences = 0, 0
     for i in range(words):

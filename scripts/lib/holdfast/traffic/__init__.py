@@ -1,0 +1,1 @@
+"""Generated traffic of agent clients: see scripts/bench-traffic."""
