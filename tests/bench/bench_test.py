@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
 
-from holdfast import bench_peer, paths  # noqa: E402
+from holdfast import bench_peer, bench_working_set, paths  # noqa: E402
 
 BIN_DIR = paths.RELEASE_BIN
 # A llama-bench that knows its flags and measured the same whatever they are.
@@ -122,6 +122,19 @@ class ProgramTest(unittest.TestCase):
         self.assertGreaterEqual(report["files"], 300)
         self.assertEqual(report["rows"], 2000)
         self.assertEqual(list(self.folder.iterdir()), [out])
+
+    def test_working_set(self):
+        out = self.folder / "working_set.json"
+        code = bench_working_set.main(["--pool-tokens", "12288", "--ratios", "0.5", "--requests",
+                                       "2", "--bin-dir", str(BIN_DIR), "--json", str(out)])
+        self.assertEqual(code, 0)
+        rows = {row["caches"]: row for row in json.loads(out.read_text())}
+        self.assertEqual(set(rows), set(bench_working_set.WANTED))
+        for row in rows.values():
+            self.assertEqual((row["sessions"], row["requests"]), (1, 2))
+            self.assertGreater(row["tokens_per_s"], 0)
+        self.assertEqual(rows["bypass"]["hit_rate"], 0)
+        self.assertGreater(rows["pool"]["hit_rate"], 0.9)
 
     def test_peer(self):
         peer = self.folder / "llama-bench"

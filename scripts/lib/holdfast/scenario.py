@@ -66,6 +66,8 @@ def _play(scenario: dict, url: Optional[str], bin_dir: Path, exactness: str) -> 
     server["engine"] = [*server.get("engine", []), f"--exactness={exactness}"]
     model = paths.resolve_model(server.get("model", "tiny-llama"), bin_dir)
     with Daemons(model.path, bin_dir=bin_dir, flags=server) as daemons:
+        if "--no-cache-service" not in server["engine"]:
+            daemons.wait_attached()
         ok = Player(daemons.client, daemons, say).play(scenario)
         for who, code in daemons.ended().items():
             say(f"  FAIL {who} ended by itself ({describe_exit(code)}); its log:\n"
