@@ -61,29 +61,47 @@ class HostGdn {
              const GdnRows& rows);
 
  private:
+  // Consecutive heads of one kind.
+  struct Heads {
+    int first = 0;
+    int count = 1;
+  };
+
   // Takes rows of the launch from span `span`, row `row` of it on, as many as a
   // pass holds, and moves both on.
   void TakePieces(const GdnCall& call, std::size_t& span, int& row);
   GdnRows Carve(const GdnShape& shape, int count) const;
+  // A piece's own part of a pass's rows: of one row all heads lie together.
+  static GdnRows CarvePiece(const GdnShape& shape, GdnRows rows,
+                            const GdnPiece& piece);
+  // How many tasks share the key heads of a piece when `pieces` are computed,
+  // and the heads of one of them.
+  int PartsOf(const GdnShape& shape, std::size_t pieces) const;
+  static Heads PartOf(const GdnShape& shape, int part, int parts);
+
   // Every step over all threads before the next.
   void RunSteps(const GdnCall& call, const GdnRows& rows);
-  // A key head and its value heads from first to last step, on one thread: few
+  // Key heads and their value heads from first to last step, on one thread: few
   // rows are not worth waiting for each other.
-  void RunHeads(const GdnCall& call, const GdnRows& rows);
+  void RunHeads(const GdnCall& call, const GdnRows& all);
+  void RunKeyHeads(const GdnCall& call, const GdnRows& rows,
+                   const GdnPiece& piece, Heads keys) const;
 
-  // `head` is one of [q heads | k heads | v heads].
-  void ConvHead(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
-                int head) const;
-  // Gates of heads [head, head + heads), norm of one.
+  // More than one head may be given where the rows are one.
+  // `heads` are of [q heads | k heads | v heads].
+  void ConvHeads(const GdnCall& call, const GdnRows& rows,
+                 const GdnPiece& piece, Heads heads) const;
   void Gates(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
-             int head, int heads) const;
+             Heads heads) const;
   // The first `stripes` of a head from `stripe` on; after them comes head
   // `next`, if there is one.
   void RecurStripes(const GdnCall& call, const GdnRows& rows,
                     const GdnPiece& piece, int head, int stripe, int stripes,
                     int next = -1) const;
+  void Step(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
+            Heads heads) const;
   void Norm(const GdnCall& call, const GdnRows& rows, const GdnPiece& piece,
-            int head) const;
+            Heads heads) const;
 
   const GdnKernels& kernels_;
   ThreadPool& pool_;

@@ -1,4 +1,4 @@
-// Causal convolution of one head's channels, silu and the norm of q and k;
+// Causal convolution of heads' channels, silu and the norm of q and k;
 // included once per target.
 #if defined(HOLDFAST_KERNELS_HOST_GDN_CONV_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOLDFAST_KERNELS_HOST_GDN_CONV_INL_H_
@@ -75,27 +75,27 @@ HWY_INLINE void StoreTail(VF x, std::byte* tail, std::int64_t index) {
 // `rows` rows from `first` on of a vector of channels, from column c on. The
 // tail holds the inputs before them, and then their last.
 template <StateType kState>
-HWY_INLINE void ConvColumns(const GdnConvHead& head, int first, int rows,
+HWY_INLINE void ConvColumns(const GdnConvHeads& heads, int first, int rows,
                             int c) {
   const DF d;
-  const float* w = head.weights + c;
+  const float* w = heads.weights + c;
   const VF w0 = hn::LoadU(d, w);
-  const VF w1 = hn::LoadU(d, w + head.channels);
-  const VF w2 = hn::LoadU(d, w + 2 * head.channels);
-  const VF w3 = hn::LoadU(d, w + 3 * head.channels);
+  const VF w1 = hn::LoadU(d, w + heads.channels);
+  const VF w2 = hn::LoadU(d, w + 2 * heads.channels);
+  const VF w3 = hn::LoadU(d, w + 3 * heads.channels);
   VF x0 = hn::Zero(d);
   VF x1 = hn::Zero(d);
   VF x2 = hn::Zero(d);
-  if (first > 0 || !head.from_zero) {
-    x0 = LoadTail<kState>(head.tail, c);
-    x1 = LoadTail<kState>(head.tail, head.channels + c);
-    x2 = LoadTail<kState>(head.tail, 2 * head.channels + c);
+  if (first > 0 || !heads.from_zero) {
+    x0 = LoadTail<kState>(heads.tail, c);
+    x1 = LoadTail<kState>(heads.tail, heads.channels + c);
+    x2 = LoadTail<kState>(heads.tail, 2 * heads.channels + c);
   }
-  const float* in = head.in + first * head.in_stride + c;
-  float* out = head.out + static_cast<std::ptrdiff_t>(first) * head.dims + c;
+  const float* in = heads.in + first * heads.in_stride + c;
+  float* out = heads.out + static_cast<std::ptrdiff_t>(first) * heads.dims + c;
   // Rows are far apart in memory; those of the next group are fetched here.
   const std::int64_t ahead =
-      head.rows - first >= 2 * kConvRows ? kConvRows * head.in_stride : 0;
+      heads.rows - first >= 2 * kConvRows ? kConvRows * heads.in_stride : 0;
   for (int r = 0; r < rows; ++r) {
     hwy::Prefetch(in + ahead);
     const VF x3 = RoundedInput<kState>(in);
@@ -107,49 +107,56 @@ HWY_INLINE void ConvColumns(const GdnConvHead& head, int first, int rows,
     x0 = x1;
     x1 = x2;
     x2 = x3;
-    in += head.in_stride;
-    out += head.dims;
+    in += heads.in_stride;
+    out += heads.dims;
   }
-  StoreTail<kState>(x0, head.tail, c);
-  StoreTail<kState>(x1, head.tail, head.channels + c);
-  StoreTail<kState>(x2, head.tail, 2 * head.channels + c);
+  StoreTail<kState>(x0, heads.tail, c);
+  StoreTail<kState>(x1, heads.tail, heads.channels + c);
+  StoreTail<kState>(x2, heads.tail, 2 * heads.channels + c);
 }
 
-HWY_INLINE void L2Normalise(const GdnConvHead& head, int rows, float* x) {
+// Normalises `count` heads that lie one after the other.
+HWY_INLINE void L2Normalise(const GdnConvHeads& heads, int count, float* x) {
   const DF d;
   const int step = LaneCount();
-  float scales[kVirtualLanes];
-  InverseNorms(x, rows, head.dims, 1.0f, kL2Eps, scales);
-  const VF after = hn::Set(d, head.scale);
-  for (int r = 0; r < rows; ++r, x += head.dims) {
-    const VF scale = hn::Set(d, scales[r]);
-    for (int c = 0; c < head.dims; c += step) {
-      hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + c), scale), after), d, x + c);
+  const int dims = heads.norm_dims;
+  const VF after = hn::Set(d, heads.scale);
+  for (int first = 0; first < count; first += kVirtualLanes) {
+    const int rest = count - first;
+    const int some = rest < kVirtualLanes ? rest : kVirtualLanes;
+    float scales[kVirtualLanes];
+    InverseNorms(x, some, dims, 1.0f, kL2Eps, scales);
+    for (int i = 0; i < some; ++i, x += dims) {
+      const VF scale = hn::Set(d, scales[i]);
+      for (int c = 0; c < dims; c += step) {
+        hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + c), scale), after), d,
+                   x + c);
+      }
     }
   }
 }
 
 template <StateType kState>
-HWY_INLINE void ConvRows(const GdnConvHead& head) {
+HWY_INLINE void ConvRows(const GdnConvHeads& heads) {
   const int step = LaneCount();
-  for (int first = 0; first < head.rows; first += kConvRows) {
-    const int rest = head.rows - first;
+  for (int first = 0; first < heads.rows; first += kConvRows) {
+    const int rest = heads.rows - first;
     const int rows = rest < kConvRows ? rest : kConvRows;
-    for (int c = 0; c < head.dims; c += step) {
-      ConvColumns<kState>(head, first, rows, c);
+    for (int c = 0; c < heads.dims; c += step) {
+      ConvColumns<kState>(heads, first, rows, c);
     }
-    if (head.normalise) {
-      L2Normalise(head, rows,
-                  head.out + static_cast<std::ptrdiff_t>(first) * head.dims);
+    if (heads.norm_dims > 0) {
+      L2Normalise(heads, rows * (heads.dims / heads.norm_dims),
+                  heads.out + static_cast<std::ptrdiff_t>(first) * heads.dims);
     }
   }
 }
 
-void GdnConv(const GdnConvHead& head) {
-  if (head.state_type == StateType::kBF16) {
-    ConvRows<StateType::kBF16>(head);
+void GdnConv(const GdnConvHeads& heads) {
+  if (heads.state_type == StateType::kBF16) {
+    ConvRows<StateType::kBF16>(heads);
   } else {
-    ConvRows<StateType::kF32>(head);
+    ConvRows<StateType::kF32>(heads);
   }
 }
 

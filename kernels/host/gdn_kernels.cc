@@ -10,6 +10,7 @@
 #include "kernels/host/gate_math-inl.h"
 #include "kernels/host/gdn_conv-inl.h"
 #include "kernels/host/gdn_recurrence-inl.h"
+#include "kernels/host/gdn_step-inl.h"
 #include "kernels/host/square_sum-inl.h"
 #include "kernels/host/vector_math-inl.h"
 
@@ -64,8 +65,8 @@ void GdnGatedNorm(const GdnNormHead& head) {
 }
 
 const GdnKernels* GetGdnKernels() {
-  static constexpr GdnKernels kTable = {kGdnStripes, &GdnConv, &GdnGates,
-                                        &GdnRecur, &GdnGatedNorm};
+  static constexpr GdnKernels kTable = {
+      kGdnStripes, &GdnConv, &GdnGates, &GdnRecur, &GdnStepRow, &GdnGatedNorm};
   return &kTable;
 }
 

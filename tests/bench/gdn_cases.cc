@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <utility>
 
 #include "kernels/host/gdn.h"
@@ -51,28 +51,28 @@ struct Inputs {
   HostMemory projected;
 };
 
-// The recurrence of `rows` rows of one sequence, alone.
+// The recurrence of `rows` rows of one sequence, alone. Outputs replace the
+// values; they stay what they are where keys and queries are one vector of
+// length 1 and the state takes all of a value (beta 1, no decay), so that runs
+// can follow each other.
 class Recurrence {
  public:
   Recurrence(Machine& machine, int rows)
       : rows_(rows),
-        q_(Random(2).Floats(std::size_t(rows) * kGdn.KeyWidth(), 0.05f)),
-        k_(Random(3).Floats(std::size_t(rows) * kGdn.KeyWidth(), 0.1f)),
-        v_(Random(4).Floats(std::size_t(rows) * kGdn.ValueWidth())),
-        working_(Floats(v_.size())),
-        beta_(std::size_t(GateStride(rows)) * kGdn.value_heads, 0.5f),
+        keys_(std::size_t(rows) * kGdn.KeyWidth(),
+              1.0f / std::sqrt(float(kGdn.key_dim))),
+        v_(Copy(Random(4).Floats(std::size_t(rows) * kGdn.ValueWidth()))),
+        beta_(std::size_t(GateStride(rows)) * kGdn.value_heads, 1.0f),
         decay_(beta_.size(), 1.0f),
         gdn_{{*kernels::ChooseGdnKernels(), machine.pool(kThreads)},
              {*kernels::ChooseGdnKernels(), machine.pool(1)}} {}
 
   void Run(int threads, std::byte* state) {
-    // Outputs replace the values.
-    std::memcpy(working_.data(), v_.data(), v_.size() * sizeof(float));
     GdnCall call;
     call.shape = kGdn;
     const kernels::GdnPiece piece = {{nullptr, 0, 1, rows_, state}, 0};
     const kernels::GdnRows rows = {
-        rows_,        q_.data(),     k_.data(),        working_.floats(),
+        rows_,        keys_.data(),  keys_.data(),     v_.floats(),
         beta_.data(), decay_.data(), GateStride(rows_)};
     gdn_[threads == 1].Recur(call, {&piece, 1}, rows);
   }
@@ -81,8 +81,8 @@ class Recurrence {
   static int GateStride(int rows) { return (rows + 15) / 16 * 16; }
 
   const int rows_;
-  std::vector<float> q_, k_, v_;
-  HostMemory working_;
+  std::vector<float> keys_;
+  HostMemory v_;
   std::vector<float> beta_, decay_;
   kernels::HostGdn gdn_[2];
 };
