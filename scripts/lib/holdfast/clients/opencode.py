@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from .. import paths
+
 OPENCODE_VERSION = "1.18.33"
 RUN_DEADLINE_S = 180
 CONTEXT_TOKENS = 65536
@@ -19,8 +21,11 @@ _OFF = ("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", "OPENCOD
 
 
 def binary(data_dir: Path) -> Path:
-    return (data_dir / "clients" / f"opencode-{OPENCODE_VERSION}" / "node_modules"
+    path = (data_dir / "clients" / f"opencode-{OPENCODE_VERSION}" / "node_modules"
             / "opencode-linux-x64" / "bin" / "opencode")
+    if not os.access(path, os.X_OK):
+        raise paths.SetupError(f"{path} is not installed: run scripts/test-clients")
+    return path
 
 
 @dataclass

@@ -21,6 +21,7 @@ class Row:
     cached: int
     computed: int
     reread: int  # sent before, and computed all the same
+    output: int
     source: str
     anchor: str
     miss_reason: str
@@ -54,7 +55,7 @@ def _row(exchange: Exchange, trie: PromptTrie, since: list[str],
     cached = exchange.answer.cached_tokens
     row = Row(exchange.number, kind_of(exchange), len(ids), known, cached,
               report.get("computed_tokens", 0), max(0, known - cached),
-              report.get("cache_source", ""), report.get("anchor") or "",
+              exchange.answer.usage.get("completion_tokens", 0), report.get("cache_source", ""), report.get("anchor") or "",
               report.get("miss_reason") or "", "",
               detokenize(ids[known:known + SNIPPET_TOKENS]) if known < len(ids) else "")
     row.cause = _cause(row, since)
@@ -102,10 +103,10 @@ def summary(table: list[Row]) -> dict:
 
 def lines(table: list[Row]) -> list[str]:
     out = [f"{'':>3} {'kind':<10}{'prompt':>8}{'before':>8}{'cached':>8}{'computed':>9}{'re-read':>8}"
-           f"  {'source':<9} {'anchor':<11}"]
+           f"{'output':>7}  {'source':<9} {'anchor':<11}"]
     for r in table:
         out.append(f"{r.number:>3} {r.kind:<10}{r.prompt:>8}{r.sent_before:>8}{r.cached:>8}"
-                   f"{r.computed:>9}{r.reread:>8}  {r.source:<9} {r.anchor:<11}")
+                   f"{r.computed:>9}{r.reread:>8}{r.output:>7}  {r.source:<9} {r.anchor:<11}")
         if r.cause:
             out.append(f"      {r.cause}")
     return out
