@@ -5,6 +5,7 @@
 #include "cachesvc/cachectl/text.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "shared/stats_json.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -18,12 +19,6 @@ std::string Dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-Json CountsJson(const Counts& counts) {
-  Json json = Json::object();
-  for (const v1::NamedCount& count : counts) json[count.name()] = count.count();
-  return json;
-}
-
 std::string NonZero(const Counts& counts) {
   std::string text;
   for (const v1::NamedCount& count : counts) {
@@ -33,29 +28,6 @@ std::string NonZero(const Counts& counts) {
                    count.count());
   }
   return text.empty() ? "none" : text;
-}
-
-Json TierJson(const v1::TierStats& tier) {
-  return {{"tier", TierText(tier.tier())},
-          {"available", tier.available()},
-          {"not_writing", tier.not_writing()},
-          {"entries", tier.entries()},
-          {"chunks", tier.chunks()},
-          {"bytes", tier.bytes()},
-          {"budget_bytes", tier.budget_bytes()},
-          {"pinned_entries", tier.pinned_entries()},
-          {"foreign_entries", tier.foreign_entries()},
-          {"lookups", tier.lookups()},
-          {"hits", tier.hits()},
-          {"hit_tokens", tier.hit_tokens()},
-          {"read_bytes", tier.read_bytes()},
-          {"read_ms", tier.read_ms()},
-          {"stores", tier.stores()},
-          {"written_bytes", tier.written_bytes()},
-          {"write_ms", tier.write_ms()},
-          {"refused", CountsJson(tier.refused())},
-          {"removed", CountsJson(tier.removed())},
-          {"corrupt_files", tier.corrupt_files()}};
 }
 
 Json ToJson(const v1::CacheEntry& entry) {
@@ -144,19 +116,7 @@ std::string StatsTable(const v1::CacheStats& stats) {
 }
 
 std::string StatsJson(const v1::CacheStats& stats) {
-  Json tiers = Json::array();
-  for (const v1::TierStats& tier : stats.tiers()) {
-    tiers.push_back(TierJson(tier));
-  }
-  return Dump({{"tiers", tiers},
-               {"ttl_s", stats.ttl_s()},
-               {"free_floor_bytes", stats.free_floor_bytes()},
-               {"free_bytes", stats.free_bytes()},
-               {"service_clock_s", stats.service_clock_s()},
-               {"io", stats.io()},
-               {"slots", stats.slots()},
-               {"slots_lent", stats.slots_lent()},
-               {"stale_slots", stats.stale_slots()}});
+  return Dump(holdfast::StatsJson(stats));
 }
 
 std::string UseTable(const v1::CacheStats& stats) {

@@ -104,6 +104,12 @@ EngineMetrics::EngineMetrics()
                    .Help("Requests in the queue")
                    .Register(registry_)
                    .Add({})),
+      hit_rate_(BuildGauge()
+                    .Name("holdfast_prefix_cache_hit_rate")
+                    .Help("Cached share of the prompt tokens of the newest "
+                          "1,000 requests that read the cache")
+                    .Register(registry_)
+                    .Add({})),
       queue_seconds_(Seconds(registry_, "holdfast_request_queue_time_seconds",
                              "Time in the queue")),
       prefill_seconds_(Seconds(registry_,
@@ -117,9 +123,11 @@ EngineMetrics::EngineMetrics()
 
 void EngineMetrics::Refused(const Refusal& refusal) {
   refused_.Add({{"reason", RefusalName(refusal.reason)}}).Increment();
+  totals_.Refused(RefusalName(refusal.reason));
 }
 
 void EngineMetrics::Finished(const Result& result) {
+  totals_.Finished(result);
   requests_.Add({{"finish_reason", FinishReasonName(result.reason)}})
       .Increment();
   prompt_tokens_.Add({{"source", "computed"}}).Increment(result.cache.computed);
@@ -147,6 +155,7 @@ std::string EngineMetrics::Text(const EngineGauges& gauges) {
   std::lock_guard lock(text_mutex_);  // Raise reads, then writes
   running_.Set(gauges.running);
   waiting_.Set(gauges.waiting);
+  hit_rate_.Set(totals_.values().recent.rate());
   blocks_.Add({{"state", "free"}}).Set(gauges.free_blocks);
   blocks_.Add({{"state", "used"}}).Set(gauges.used_blocks);
   blocks_.Add({{"state", "cached"}}).Set(gauges.cached_blocks);

@@ -10,6 +10,7 @@
 
 #include "engine/anchors/anchor.h"
 #include "engine/cache/tiering.h"
+#include "engine/metrics/request_totals.h"
 #include "engine/scheduler/request.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -43,10 +44,12 @@ class EngineMetrics {
 
   void Refused(const Refusal& refusal);
   void Finished(const Result& result);
+  const RequestTotals& totals() const { return totals_; }
   // Text exposition, gauges as given.
   std::string Text(const EngineGauges& gauges);
 
  private:
+  RequestTotals totals_;
   std::mutex text_mutex_;
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& prompt_tokens_;
@@ -63,6 +66,7 @@ class EngineMetrics {
   prometheus::Counter& prefill_tokens_;
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
+  prometheus::Gauge& hit_rate_;
   prometheus::Histogram& queue_seconds_;
   prometheus::Histogram& prefill_seconds_;
   prometheus::Histogram& decode_seconds_;

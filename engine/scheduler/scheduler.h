@@ -59,6 +59,8 @@ class Scheduler {
 
   const std::shared_ptr<SessionRecords>& records() const { return records_; }
   EngineGauges gauges() const;
+  // What requests did since the start.
+  RequestTotals::Values totals() const { return metrics_.totals().values(); }
   std::string MetricsText() { return metrics_.Text(gauges()); }
   bool draining() const;
   // Grows while the engine thread gets on, idle or working: a step that hangs

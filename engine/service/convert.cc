@@ -220,4 +220,35 @@ void ToProto(const Result& result, v1::Finished* proto) {
   }
 }
 
+void ToProto(const RequestTotals::Values& totals, v1::EngineStats* proto) {
+  const auto copy = [](const RequestTotals::Counts& from, auto* to) {
+    to->insert(from.begin(), from.end());
+  };
+  copy(totals.prompt_tokens, proto->mutable_prompt_tokens_by_source());
+  copy(totals.finished, proto->mutable_requests_by_finish_reason());
+  copy(totals.refused, proto->mutable_refused_by_reason());
+  copy(totals.misses, proto->mutable_misses_by_reason());
+  copy(totals.resumes, proto->mutable_resumes_by_anchor());
+  proto->set_generated_tokens(totals.generated_tokens);
+  v1::RecentRequests* recent = proto->mutable_recent();
+  recent->set_requests(static_cast<std::uint32_t>(totals.recent.requests));
+  recent->set_queried_tokens(totals.recent.queried_tokens);
+  recent->set_hit_tokens(totals.recent.hit_tokens);
+}
+
+void ToProto(const EngineGauges& gauges, v1::EngineStats* proto) {
+  const auto blocks = [](int count) {
+    return static_cast<std::uint64_t>(count);
+  };
+  proto->set_running_requests(static_cast<std::uint32_t>(gauges.running));
+  proto->set_waiting_requests(static_cast<std::uint32_t>(gauges.waiting));
+  proto->set_pool_blocks(
+      blocks(gauges.free_blocks + gauges.used_blocks + gauges.cached_blocks));
+  proto->set_pool_free_blocks(blocks(gauges.free_blocks));
+  proto->set_pool_used_blocks(blocks(gauges.used_blocks));
+  proto->set_pool_cached_blocks(blocks(gauges.cached_blocks));
+  proto->set_pool_evictions(gauges.evictions);
+  proto->set_anchors(static_cast<std::uint32_t>(gauges.anchors));
+}
+
 }  // namespace holdfast::engine

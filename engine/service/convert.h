@@ -3,6 +3,7 @@
 #define HOLDFAST_ENGINE_SERVICE_CONVERT_H_
 
 #include "absl/status/statusor.h"
+#include "engine/metrics/engine_metrics.h"
 #include "engine/scheduler/request.h"
 #include "holdfast/v1/engine.pb.h"
 
@@ -16,6 +17,9 @@ void ToProto(const Refusal& refusal, v1::Refused* proto);
 void ToProto(const CacheReport& cache, v1::CacheReport* proto);
 void ToProto(const OutputToken& token, v1::OutputToken* proto);
 void ToProto(const Result& result, v1::Finished* proto);
+// Each fills in its own fields.
+void ToProto(const RequestTotals::Values& totals, v1::EngineStats* proto);
+void ToProto(const EngineGauges& gauges, v1::EngineStats* proto);
 
 }  // namespace holdfast::engine
 

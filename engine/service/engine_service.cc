@@ -151,6 +151,17 @@ grpc::ServerUnaryReactor* EngineService::Metrics(
   return Answer(context, grpc::Status::OK);
 }
 
+grpc::ServerUnaryReactor* EngineService::Stats(
+    grpc::CallbackServerContext* context, const v1::EngineStatsRequest*,
+    v1::EngineStats* response) {
+  const Served* served = served_;
+  if (served == nullptr) return Answer(context, Loading());
+  const Scheduler& scheduler = *served->serving.scheduler;
+  ToProto(scheduler.totals(), response);
+  ToProto(scheduler.gauges(), response);
+  return Answer(context, grpc::Status::OK);
+}
+
 grpc::ServerUnaryReactor* EngineService::Drain(
     grpc::CallbackServerContext* context, const v1::DrainRequest* request,
     v1::DrainResponse* response) {

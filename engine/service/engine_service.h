@@ -44,6 +44,9 @@ class EngineService final : public v1::Engine::CallbackService {
   grpc::ServerUnaryReactor* Metrics(grpc::CallbackServerContext* context,
                                     const v1::EngineMetricsRequest* request,
                                     v1::EngineMetrics* response) override;
+  grpc::ServerUnaryReactor* Stats(grpc::CallbackServerContext* context,
+                                  const v1::EngineStatsRequest* request,
+                                  v1::EngineStats* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;

@@ -213,6 +213,25 @@ asio::awaitable<absl::StatusOr<std::string>> EngineLink::Metrics() {
   co_return std::move(*answer->mutable_prometheus_text());
 }
 
+asio::awaitable<absl::StatusOr<v1::EngineStats>> EngineLink::Stats() {
+  return AwaitUnary<v1::EngineStats>(
+      io_.get_executor(), tracker_, "engine Stats", options_.control,
+      v1::EngineStatsRequest(),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->Stats(context, request, response, std::move(done));
+      });
+}
+
+asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>>
+EngineLink::ClearCache() {
+  return AwaitUnary<v1::ClearCacheResponse>(
+      io_.get_executor(), tracker_, "engine ClearCache",
+      deadlines::kCacheClear, v1::ClearCacheRequest(),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->ClearCache(context, request, response, std::move(done));
+      });
+}
+
 GenerateStream::GenerateStream(EngineLink& link, v1::GenerateRequest request)
     : link_(link),
       request_(std::move(request)),

@@ -92,6 +92,9 @@ class EngineLink {
   std::unique_ptr<GenerateStream> Generate(v1::GenerateRequest request);
   // The engine's metrics as Prometheus text.
   boost::asio::awaitable<absl::StatusOr<std::string>> Metrics();
+  boost::asio::awaitable<absl::StatusOr<v1::EngineStats>> Stats();
+  // Waits behind a running request, no longer than deadlines::kCacheClear.
+  boost::asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>> ClearCache();
 
  private:
   friend class GenerateStream;

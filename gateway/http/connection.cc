@@ -32,6 +32,18 @@ constexpr std::chrono::milliseconds kFullPipelineCheck{200};
 // sending sees the answer and not a reset.
 constexpr std::size_t kLingerBytes = 64u << 20;
 
+bool FromLoopback(const asio::ip::tcp::socket& socket) {
+  boost::system::error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  if (error) return false;  // it has gone already
+  const asio::ip::address& address = peer.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6())
+        .is_loopback();
+  }
+  return address.is_loopback();
+}
+
 bool PeerClosed(int fd) {
   pollfd poll_fd{.fd = fd, .events = POLLRDHUP, .revents = 0};
   return poll(&poll_fd, 1, 0) > 0;
@@ -60,6 +72,7 @@ Connection::Connection(std::shared_ptr<ServerState> server,
                        asio::ip::tcp::socket socket)
     : server_(std::move(server)),
       socket_(std::move(socket)),
+      from_loopback_(FromLoopback(socket_)),
       buffer_(server_->options.limits.header_bytes +
               server_->options.limits.pipeline_bytes + kReadBytes),
       deadline_(socket_.get_executor()),
@@ -130,6 +143,7 @@ asio::awaitable<bool> Connection::ReadRequest() {
   DisarmDeadline();
   if (body_error) co_return co_await RefuseRequest(body_error);
   request_ = TakeRequest(parser.get());
+  request_.from_loopback = from_loopback_;
   co_return true;
 }
 

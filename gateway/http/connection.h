@@ -92,6 +92,7 @@ class Connection final : public Exchange,
 
   std::shared_ptr<ServerState> server_;
   boost::asio::ip::tcp::socket socket_;
+  const bool from_loopback_;
   boost::beast::flat_buffer buffer_;
   Request request_;
   bool keep_alive_ = false;

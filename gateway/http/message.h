@@ -20,6 +20,9 @@ struct Request {
   std::string query;   // behind '?', without it
   std::vector<Header> headers;
   std::string body;  // chunked coding removed
+  // The connection comes from this machine. It says nothing of who is behind
+  // it: a proxy's does too.
+  bool from_loopback = false;
 
   // The first header of that name (any case).
   std::optional<std::string_view> Find(std::string_view name) const;

@@ -71,6 +71,10 @@ ApiError Unauthorized() {
                   "Invalid API key");
 }
 
+ApiError Forbidden(std::string message) {
+  return WithCode(403, "permission_error", "admin_only", std::move(message));
+}
+
 ApiError ModelNotFound(const std::string& model) {
   ApiError error =
       WithCode(404, "invalid_request_error", "model_not_found",

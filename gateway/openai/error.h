@@ -64,6 +64,7 @@ ApiError UnsupportedError(std::string param, std::string message);
 ApiError ContextOverflow(std::uint64_t prompt_tokens,
                          std::uint64_t context_tokens);
 ApiError Unauthorized();                           // 401
+ApiError Forbidden(std::string message);           // 403
 ApiError ModelNotFound(const std::string& model);  // 404
 ApiError PathNotFound(const std::string& path);    // 404
 ApiError MethodNotAllowed(const std::string& method,

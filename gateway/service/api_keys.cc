@@ -28,12 +28,13 @@ ApiKeys::Digest ApiKeys::Hash(std::string_view key) {
 }
 
 absl::StatusOr<ApiKeys> ApiKeys::Load(const std::vector<std::string>& keys,
-                                      const std::string& file) {
+                                      const std::string& file,
+                                      const std::string& file_flag) {
   ApiKeys loaded;
   for (const std::string& key : keys) loaded.digests_.push_back(Hash(key));
   if (file.empty()) return loaded;
   std::ifstream in(file);
-  if (!in) return absl::ErrnoToStatus(errno, "--api-key-file " + file);
+  if (!in) return absl::ErrnoToStatus(errno, file_flag + " " + file);
   const std::size_t before = loaded.digests_.size();
   std::string line;
   while (std::getline(in, line)) {
@@ -41,9 +42,9 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::vector<std::string>& keys,
     if (!key.empty() && key.front() != '#')
       loaded.digests_.push_back(Hash(key));
   }
-  if (in.bad()) return absl::DataLossError("--api-key-file " + file);
+  if (in.bad()) return absl::DataLossError(file_flag + " " + file);
   if (loaded.digests_.size() == before) {
-    return absl::InvalidArgumentError("--api-key-file " + file +
+    return absl::InvalidArgumentError(file_flag + " " + file +
                                       ": holds no key");
   }
   return loaded;

@@ -16,10 +16,12 @@ namespace holdfast::gateway {
 // Immutable; holds digests, not keys.
 class ApiKeys {
  public:
-  // `file` may be empty. An error names the file; a file without any key is
-  // one, since it would leave the server open by mistake.
+  // `file` may be empty; `file_flag` is what names it. An error names both; a
+  // file without any key is one, since it would leave the server open by
+  // mistake.
   static absl::StatusOr<ApiKeys> Load(const std::vector<std::string>& keys,
-                                      const std::string& file);
+                                      const std::string& file,
+                                      const std::string& file_flag);
 
   // No key is asked for.
   bool open() const { return digests_.empty(); }

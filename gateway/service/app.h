@@ -23,6 +23,7 @@ namespace holdfast::gateway {
 struct App {
   GatewayConfig config;
   ApiKeys keys;
+  ApiKeys admin_tokens;
   std::unique_ptr<const openai::DebugAnswers> answers;  // null: none
   boost::asio::io_context* io = nullptr;
   boost::asio::thread_pool* workers = nullptr;

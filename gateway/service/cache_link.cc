@@ -7,6 +7,8 @@
 
 namespace holdfast::gateway {
 
+namespace asio = boost::asio;
+
 CacheLink::CacheLink(boost::asio::io_context& io, const std::string& socket,
                      std::shared_ptr<CallTracker> tracker)
     : io_(io),
@@ -23,6 +25,27 @@ boost::asio::awaitable<absl::StatusOr<std::string>> CacheLink::Metrics() {
       });
   if (!answer.ok()) co_return answer.status();
   co_return std::move(*answer->mutable_prometheus_text());
+}
+
+asio::awaitable<absl::StatusOr<v1::CacheStats>> CacheLink::Stats() {
+  return AwaitUnary<v1::CacheStats>(
+      io_.get_executor(), tracker_, "cache service Stats", deadlines::kControl,
+      v1::CacheStatsRequest(),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->Stats(context, request, response, std::move(done));
+      });
+}
+
+asio::awaitable<absl::StatusOr<v1::CacheClearResponse>> CacheLink::Clear(
+    v1::Tier tier) {
+  v1::CacheClearRequest request;
+  request.set_tier(tier);
+  return AwaitUnary<v1::CacheClearResponse>(
+      io_.get_executor(), tracker_, "cache service Clear",
+      deadlines::kCacheClear, std::move(request),
+      [this](auto* context, auto* message, auto* response, auto done) {
+        stub_->async()->Clear(context, message, response, std::move(done));
+      });
 }
 
 }  // namespace holdfast::gateway

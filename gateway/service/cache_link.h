@@ -21,6 +21,11 @@ class CacheLink {
 
   // Its metrics as Prometheus text; UNAVAILABLE at once when it is not there.
   boost::asio::awaitable<absl::StatusOr<std::string>> Metrics();
+  boost::asio::awaitable<absl::StatusOr<v1::CacheStats>> Stats();
+  // Every entry of the tier, pinned ones too. Waits for the files to be gone,
+  // no longer than deadlines::kCacheClear.
+  boost::asio::awaitable<absl::StatusOr<v1::CacheClearResponse>> Clear(
+      v1::Tier tier);
 
  private:
   boost::asio::io_context& io_;

@@ -17,6 +17,12 @@ void AddFlags(CLI::App& app, GatewayConfig& config) {
       ->configurable(false);  // not to be printed with the configuration
   app.add_option("--api-key-file", config.api_key_file,
                  "accept the keys in this file, one a line");
+  app.add_option("--admin-token", config.admin_tokens,
+                 "allow the cache's statistics and clearing it, from other "
+                 "machines too, with this token (repeatable)")
+      ->configurable(false);
+  app.add_option("--admin-token-file", config.admin_token_file,
+                 "likewise with the tokens in this file, one a line");
   app.add_option("--max-body-mb", config.max_body_mb,
                  "largest request body, MiB")
       ->capture_default_str();
@@ -49,6 +55,10 @@ absl::Status Validate(const GatewayConfig& config) {
   for (const std::string& key : config.api_keys) {
     if (key.empty())
       return absl::InvalidArgumentError("--api-key: must not be empty");
+  }
+  for (const std::string& token : config.admin_tokens) {
+    if (token.empty())
+      return absl::InvalidArgumentError("--admin-token: must not be empty");
   }
   absl::Status status = in_range("--max-body-mb", config.max_body_mb, 1, 4096);
   status.Update(

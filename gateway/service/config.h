@@ -24,6 +24,11 @@ struct GatewayConfig {
   std::vector<std::string> api_keys;
   // One key a line; empty lines and lines that start with # are skipped.
   std::string api_key_file;
+  // Any of them allows what only this machine is allowed otherwise: the cache's
+  // statistics and clearing it.
+  std::vector<std::string> admin_tokens;
+  // As api_key_file.
+  std::string admin_token_file;
   // MiB. A prompt of a million tokens is about 4 MiB of text; images need more.
   std::uint32_t max_body_mb = 64;
   // A connection over this is answered 503.

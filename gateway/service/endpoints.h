@@ -24,6 +24,10 @@ boost::asio::awaitable<void> Model(Call call);
 boost::asio::awaitable<void> Version(Call call);
 boost::asio::awaitable<void> Root(Call call);
 boost::asio::awaitable<void> Metrics(Call call);
+// Counters of engine and cache service; either may be absent.
+boost::asio::awaitable<void> CacheStats(Call call);
+// ?tier=: what is emptied.
+boost::asio::awaitable<void> ClearCache(Call call);
 boost::asio::awaitable<void> TokenizeText(Call call);
 boost::asio::awaitable<void> DetokenizeIds(Call call);
 boost::asio::awaitable<void> ChatCompletions(Call call);

@@ -117,14 +117,20 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
     const GatewayConfig& config, const GatewayTimings& timings) {
   const absl::Status valid = Validate(config);
   if (!valid.ok()) return valid;
-  auto keys = ApiKeys::Load(config.api_keys, config.api_key_file);
+  auto keys =
+      ApiKeys::Load(config.api_keys, config.api_key_file, "--api-key-file");
   if (!keys.ok())
     return absl::InvalidArgumentError(std::string(keys.status().message()));
+  auto admin = ApiKeys::Load(config.admin_tokens, config.admin_token_file,
+                             "--admin-token-file");
+  if (!admin.ok())
+    return absl::InvalidArgumentError(std::string(admin.status().message()));
   auto impl = std::make_unique<Impl>(config.workers);
   Impl& self = *impl;
   App& app = self.app;
   app.config = config;
   app.keys = *std::move(keys);
+  app.admin_tokens = *std::move(admin);
   app.io = &self.io;
   app.workers = &self.workers;
   if (!config.debug_answers.empty()) {

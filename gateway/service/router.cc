@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "fmt/format.h"
 #include "gateway/openai/error.h"
 #include "gateway/service/endpoints.h"
+#include "gateway/service/local_request.h"
 #include "gateway/service/replies.h"
 #include "spdlog/spdlog.h"
 
@@ -17,26 +19,30 @@ namespace {
 
 namespace asio = boost::asio;
 
+enum class Access { kOpen, kKey, kAdmin };
+
 struct Route {
   std::string_view method;
   std::string_view path;  // ends in '/': everything below it, but not itself
-  bool open;              // no API key is asked for
+  Access access;
   asio::awaitable<void> (*handler)(Call);
 };
 
 constexpr std::array kRoutes = {
-    Route{"GET", "/health", true, Health},
-    Route{"GET", "/v1/health", true, Health},
-    Route{"GET", "/v1/models", true, Models},
-    Route{"GET", "/v1/models/", true, Model},
-    Route{"GET", "/version", true, Version},
-    Route{"GET", "/metrics", false, Metrics},
-    Route{"POST", "/v1/chat/completions", false, ChatCompletions},
-    Route{"POST", "/v1/completions", false, Completions},
-    Route{"POST", "/tokenize", false, TokenizeText},
-    Route{"POST", "/detokenize", false, DetokenizeIds},
+    Route{"GET", "/health", Access::kOpen, Health},
+    Route{"GET", "/v1/health", Access::kOpen, Health},
+    Route{"GET", "/v1/models", Access::kOpen, Models},
+    Route{"GET", "/v1/models/", Access::kOpen, Model},
+    Route{"GET", "/version", Access::kOpen, Version},
+    Route{"GET", "/metrics", Access::kKey, Metrics},
+    Route{"POST", "/v1/chat/completions", Access::kKey, ChatCompletions},
+    Route{"POST", "/v1/completions", Access::kKey, Completions},
+    Route{"POST", "/tokenize", Access::kKey, TokenizeText},
+    Route{"POST", "/detokenize", Access::kKey, DetokenizeIds},
+    Route{"GET", "/v1/cache/stats", Access::kAdmin, CacheStats},
+    Route{"POST", "/v1/cache/clear", Access::kAdmin, ClearCache},
 };
-constexpr Route kRoot = {"GET", "/", true, Root};
+constexpr Route kRoot = {"GET", "/", Access::kOpen, Root};
 constexpr std::size_t kMaxRequestId = 128;
 constexpr std::size_t kMaxLogError = 400;
 
@@ -68,14 +74,7 @@ std::string_view AllowedOrigin(const http::Request& request,
                                const ApiKeys& keys) {
   const auto origin = request.Find("origin");
   if (!origin.has_value()) return {};
-  if (!keys.open()) return *origin;
-  for (const std::string_view local :
-       {"http://localhost", "http://127.0.0.1", "http://[::1]"}) {
-    if (!origin->starts_with(local)) continue;
-    const std::string_view rest = origin->substr(local.size());
-    if (rest.empty() || rest.front() == ':') return *origin;
-  }
-  return {};
+  return !keys.open() || IsLocalOrigin(*origin) ? *origin : std::string_view();
 }
 
 // Adds CORS headers to whatever the endpoint answers.
@@ -128,6 +127,25 @@ http::Response Preflight() {
   return response;
 }
 
+std::optional<openai::ApiError> Refusal(const App& app, const Route& route,
+                                        const http::Request& request) {
+  switch (route.access) {
+    case Access::kOpen:
+      return std::nullopt;
+    case Access::kKey:
+      if (app.keys.open() || app.keys.Allows(request)) return std::nullopt;
+      return openai::Unauthorized();
+    case Access::kAdmin:
+      break;
+  }
+  if (IsFromThisMachine(request) || app.admin_tokens.Allows(request))
+    return std::nullopt;
+  return openai::Forbidden(
+      fmt::format("{} is for this machine itself and for holders of an admin "
+                  "token (--admin-token), sent as \"Authorization: Bearer\"",
+                  route.path));
+}
+
 asio::awaitable<void> Dispatch(Call call) {
   const http::Request& request = call.exchange.request();
   const Route* route = Find(request.path);
@@ -153,8 +171,8 @@ asio::awaitable<void> Dispatch(Call call) {
     co_await Send(call.exchange, call.record, std::move(response));
     co_return;
   }
-  if (!route->open && !call.app.keys.open() && !call.app.keys.Allows(request)) {
-    openai::ApiError error = openai::Unauthorized();
+  if (auto refused = Refusal(call.app, *route, request)) {
+    openai::ApiError error = *std::move(refused);
     co_await SendError(call.exchange, call.record, std::move(error));
     co_return;
   }

@@ -95,6 +95,11 @@ int FakeEngine::tokenizer_calls() const {
   return tokenizer_calls_;
 }
 
+int FakeEngine::clear_calls() const {
+  const std::lock_guard lock(mutex_);
+  return clear_calls_;
+}
+
 int FakeEngine::status_calls() const {
   const std::lock_guard lock(mutex_);
   return status_calls_;
@@ -151,6 +156,23 @@ grpc::Status FakeEngine::Metrics(grpc::ServerContext*,
                                  const v1::EngineMetricsRequest*,
                                  v1::EngineMetrics* response) {
   response->set_prometheus_text("fake_engine_metric 1\n");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeEngine::Stats(grpc::ServerContext*,
+                               const v1::EngineStatsRequest*,
+                               v1::EngineStats* response) {
+  (*response->mutable_prompt_tokens_by_source())["end"] = 2;
+  (*response->mutable_prompt_tokens_by_source())["computed"] = 1;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeEngine::ClearCache(grpc::ServerContext*,
+                                    const v1::ClearCacheRequest*,
+                                    v1::ClearCacheResponse* response) {
+  const std::lock_guard lock(mutex_);
+  ++clear_calls_;
+  response->set_blocks(7);
   return grpc::Status::OK;
 }
 

@@ -40,6 +40,7 @@ class FakeEngine final : private v1::Engine::Service {
   int generate_calls() const;
   int tokenizer_calls() const;
   int status_calls() const;
+  int clear_calls() const;
   v1::GenerateRequest last_request() const;
 
  private:
@@ -55,6 +56,14 @@ class FakeEngine final : private v1::Engine::Service {
   grpc::Status Metrics(grpc::ServerContext* context,
                        const v1::EngineMetricsRequest* request,
                        v1::EngineMetrics* response) override;
+  // Two prompt tokens from the end, one computed.
+  grpc::Status Stats(grpc::ServerContext* context,
+                     const v1::EngineStatsRequest* request,
+                     v1::EngineStats* response) override;
+  // Seven blocks.
+  grpc::Status ClearCache(grpc::ServerContext* context,
+                          const v1::ClearCacheRequest* request,
+                          v1::ClearCacheResponse* response) override;
 
   const std::string socket_;
   mutable std::mutex mutex_;
@@ -65,6 +74,7 @@ class FakeEngine final : private v1::Engine::Service {
   int generate_calls_ = 0;
   int tokenizer_calls_ = 0;
   int status_calls_ = 0;
+  int clear_calls_ = 0;
   v1::GenerateRequest last_request_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -65,7 +65,7 @@ bool RawClient::SendRequest(std::string_view method, std::string_view target,
                             std::string_view body,
                             std::string_view extra_headers) {
   return Send(
-      fmt::format("{} {} HTTP/1.1\r\nhost: test\r\ncontent-type: "
+      fmt::format("{} {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: "
                   "application/json\r\ncontent-length: {}\r\n{}\r\n{}",
                   method, target, body.size(), extra_headers, body));
 }
