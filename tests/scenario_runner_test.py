@@ -71,10 +71,21 @@ class SchemaTest(unittest.TestCase):
         self.refused(scenario({"op": "dance"}), "unknown op dance")
 
     def test_ops_on_the_disk(self):
-        schema.check(scenario({"op": "clear", "tier": "store"},
+        schema.check(scenario({"op": "clear", "tier": "store"}, {"op": "clear"},
                                {"op": "evict", "tier": "disk"},
                                {"op": "corrupt", "kind": "chunk", "region": "payload", "nth": 1},
-                               {"op": "fill_disk", "leave_bytes": 0}))
+                               {"op": "corrupt", "tier": "spill", "kind": "session",
+                                "region": "footer"},
+                               {"op": "fill_disk", "leave_bytes": 0}, server={"disk_mb": 64}))
+        self.refused(scenario({"op": "fill_disk", "leave_bytes": 0}), "needs server.disk_mb")
+        self.refused(scenario({"op": "parallel", "steps": [[{"op": "fill_disk",
+                                                             "leave_bytes": 0}]]}),
+                     "needs server.disk_mb")
+        self.refused(scenario({"op": "fill_disk", "leave_bytes": -1}, server={"disk_mb": 64}),
+                     "leave_bytes")
+        self.refused(scenario(server={"disk_mb": 1}), "server.disk_mb")
+        self.refused(scenario({"op": "corrupt", "tier": "disk", "kind": "session",
+                               "region": "header"}), "session is none of anchor, chunk")
         self.refused(scenario({"op": "clear", "tier": "ram"}), "steps[0].tier")
         self.refused(scenario({"op": "evict", "tier": "store"}), "steps[0].tier")
         self.refused(scenario({"op": "corrupt", "kind": "chunk"}), "region")

@@ -162,22 +162,6 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
   return request;
 }
 
-ApiOr<std::string> SessionKey(const CommonRequest& request,
-                              std::string_view header) {
-  if (!request.session_id.empty()) return request.session_id;
-  if (header.size() > kMaxSessionBytes) {
-    return FieldError("X-Session-Id",
-                      fmt::format("is over {} bytes long", kMaxSessionBytes));
-  }
-  const bool printable = std::all_of(header.begin(), header.end(), [](char c) {
-    return c >= 0x20 && c < 0x7f;
-  });
-  if (!printable) {
-    return FieldError("X-Session-Id", "must be printable ASCII");
-  }
-  return std::string(header);
-}
-
 ApiOr<std::uint32_t> ResolveMaxTokens(const CommonRequest& request,
                                       std::uint64_t prompt_tokens,
                                       std::uint64_t context_tokens) {

@@ -59,6 +59,7 @@ struct CommonRequest {
   std::optional<std::uint32_t> top_logprobs;
   std::string cache_salt;
   std::string session_id;  // of the body
+  std::string cache_key;   // prompt_cache_key, else promptCacheKey
   CacheMode cache_mode = CacheMode::kDefault;
   bool digest = false;
   std::optional<Force> force;
@@ -89,11 +90,6 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
 // `path` names it in errors. ForcedIds (prompt.h) checks ids against the
 // vocabulary.
 ApiOr<Force> ParseForce(const Json& value, const std::string& path);
-
-// The session key: the body's session_id, else the X-Session-Id header's value
-// (empty: none). 400 when it is over 512 bytes or not UTF-8.
-ApiOr<std::string> SessionKey(const CommonRequest& request,
-                              std::string_view header);
 
 // The tokens that may be generated: max_tokens, at most what the context
 // leaves. 400 (context_length_exceeded) when it leaves no room for one.

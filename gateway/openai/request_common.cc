@@ -145,6 +145,18 @@ void ParseMaxTokens(Fields* fields, CommonRequest* request) {
   fields->Uint("max_completion_tokens", 1, kMaxUint32, &request->max_tokens);
 }
 
+// A hint that other servers ignore: one that cannot be used is no error.
+void ParseCacheKey(const Json& body, CommonRequest* request) {
+  for (const char* name : {"prompt_cache_key", "promptCacheKey"}) {
+    const auto key = body.find(name);
+    if (key == body.end() || !key->is_string()) continue;
+    const auto& text = key->get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxName) continue;
+    request->cache_key = text;
+    return;
+  }
+}
+
 void ParseCacheMode(Fields* fields, CommonRequest* request) {
   std::string mode = "default";
   fields->String("cache", kMaxName, &mode);
@@ -216,6 +228,7 @@ std::optional<ApiError> ParseCommon(const Json& body, const ServerFacts& facts,
   ParseStreaming(body, &error, request);
   fields.String("cache_salt", kMaxSalt, &request->cache_salt);
   fields.String("session_id", kMaxName, &request->session_id);
+  ParseCacheKey(body, request);
   ParseHoldfast(body, facts.debug, &error, request);
   return error;
 }

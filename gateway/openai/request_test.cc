@@ -366,18 +366,6 @@ TEST(RequestTest, CompletionPrompts) {
   EXPECT_EQ(Complete(R"({"prompt":"x","logprobs":0})")->top_logprobs, 0);
 }
 
-TEST(RequestTest, SessionKeyComesFromBodyThenHeader) {
-  CommonRequest request;
-  EXPECT_EQ(*SessionKey(request, ""), "");
-  EXPECT_EQ(*SessionKey(request, "h"), "h");
-  request.session_id = "b";
-  EXPECT_EQ(*SessionKey(request, "h"), "b");
-  request.session_id = "";
-  EXPECT_EQ(SessionKey(request, std::string(513, 'x')).error().param,
-            "X-Session-Id");
-  EXPECT_FALSE(SessionKey(request, "a\x80").ok());
-}
-
 TEST(RequestTest, MaxTokensIsWhatTheContextLeaves) {
   CommonRequest request;
   EXPECT_EQ(*ResolveMaxTokens(request, 90, 100), 10);

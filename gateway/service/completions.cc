@@ -121,8 +121,8 @@ asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
   PrepareInput input;
   input.endpoint = endpoint_;
   input.body = &body_;
-  if (const auto header = exchange_.request().Find("x-session-id"))
-    input.session_header = std::string(*header);
+  input.session = openai::SessionHeaders(
+      [this](std::string_view name) { return exchange_.request().Find(name); });
   input.request_id = record_.id;
   input.view = &view_;
   input.answers = app_.answers.get();

@@ -111,7 +111,7 @@ ApiOr<Prepared> Finish(const PrepareInput& input, Request request,
   const openai::PromptParts parts = input.view->model->parts();
   auto prompt = openai::BuildPrompt(request, parts);
   if (!prompt.ok()) return prompt.error();
-  auto session = openai::SessionKey(request, input.session_header);
+  auto session = openai::SessionKey(request, input.session);
   if (!session.ok()) return session.error();
   auto max_tokens = openai::ResolveMaxTokens(
       request, prompt->ids.size(), input.view->status.max_context_tokens());

@@ -12,6 +12,7 @@
 #include "gateway/openai/debug_answers.h"
 #include "gateway/openai/error.h"
 #include "gateway/openai/request.h"
+#include "gateway/openai/session_key.h"
 #include "holdfast/v1/engine.pb.h"
 
 namespace holdfast::gateway {
@@ -28,7 +29,7 @@ struct Prepared {
 struct PrepareInput {
   Endpoint endpoint = Endpoint::kChat;
   const openai::Json* body = nullptr;
-  std::string session_header;  // X-Session-Id; empty: none
+  openai::HeaderKeys session;
   std::string request_id;
   const EngineView* view = nullptr;               // model set
   const openai::DebugAnswers* answers = nullptr;  // null: none

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shared/cache_layout.h"
+#include "shared/prefix_key.h"
 
 namespace holdfast::bench {
 
@@ -55,6 +57,12 @@ absl::Status MeasureBandwidth(const DiskBenchOptions& options,
                               const std::string& folder, DiskBench& bench);
 absl::Status MeasureLookup(const DiskBenchOptions& options,
                            const std::string& folder, DiskBench& bench);
+// Of a cache service that has just opened the folder; each prompt's block keys
+// have so many candidates there.
+absl::Status MeasureLookupOverGrpc(
+    const std::string& folder, const CacheLayout& layout,
+    const std::vector<std::vector<PrefixKey>>& prompts, std::size_t candidates,
+    DiskBench& bench);
 absl::Status MeasureIndex(const DiskBenchOptions& options,
                           const std::string& folder, DiskBench& bench);
 

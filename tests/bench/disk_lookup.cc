@@ -21,6 +21,7 @@ using std::chrono::steady_clock;
 
 constexpr std::uint64_t kPromptTokens = 131'072;
 constexpr std::uint64_t kAnchorEvery = 16'384;
+constexpr std::uint64_t kAnchors = kPromptTokens / kAnchorEvery;  // of a prompt
 constexpr int kLookups = 10'000;
 
 double MicrosecondsSince(steady_clock::time_point start) {
@@ -109,25 +110,15 @@ absl::Status MakeFiles(const std::string& folder, std::uint64_t files,
   return Fill(**store, counts, files, prompts);
 }
 
-}  // namespace
-
-absl::Status MeasureLookup(const DiskBenchOptions& options,
-                           const std::string& folder, DiskBench& bench) {
-  std::vector<std::vector<PrefixKey>> prompts;
-  if (auto s = MakeFiles(folder, options.files, prompts); !s.ok()) return s;
-  OpenStoreOptions open;
-  open.store.folder = folder;
-  open.store.limits.free_floor_bytes = 0;
-  const auto start = steady_clock::now();
-  auto opened = OpenStore(open);
-  if (!opened.ok()) return opened.status();
-  bench.start_s = MicrosecondsSince(start) / 1e6;
-  ChunkStore& store = *(*opened)->store;
+absl::Status MeasureLookupsInService(
+    const OpenedStore& opened,
+    const std::vector<std::vector<PrefixKey>>& prompts, DiskBench& bench) {
+  ChunkStore& store = *opened.store;
   bench.files = store.Use().chunks + store.Use().anchors;
   if (store.sweep_report().adopted != 0) {
     return absl::InternalError("the start found files without rows");
   }
-  const LineCounts counts(*(*opened)->index, store.service_clock());
+  const LineCounts counts(*opened.index, store.service_clock());
   std::mt19937_64 random(1);
   std::vector<double> lookups, lines, both;
   std::size_t found = 0;
@@ -145,13 +136,32 @@ absl::Status MeasureLookup(const DiskBenchOptions& options,
     lines.push_back(both_us - lookup_us);
     both.push_back(both_us);
   }
-  if (found != kLookups * (kPromptTokens / kAnchorEvery)) {
+  if (found != kLookups * kAnchors) {
     return absl::InternalError("a lookup did not find its anchors");
   }
   bench.latency.push_back(Latency("candidates of a 128k prompt", lookups));
   bench.latency.push_back(Latency("line counts of a 128k prompt", lines));
   bench.latency.push_back(Latency("both", both));
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureLookup(const DiskBenchOptions& options,
+                           const std::string& folder, DiskBench& bench) {
+  std::vector<std::vector<PrefixKey>> prompts;
+  if (auto s = MakeFiles(folder, options.files, prompts); !s.ok()) return s;
+  OpenStoreOptions open;
+  open.store.folder = folder;
+  open.store.limits.free_floor_bytes = 0;
+  const auto start = steady_clock::now();
+  auto opened = OpenStore(open);
+  if (!opened.ok()) return opened.status();
+  bench.start_s = MicrosecondsSince(start) / 1e6;
+  if (auto s = MeasureLookupsInService(**opened, prompts, bench); !s.ok())
+    return s;
+  opened->reset();  // the folder is the server's now
+  return MeasureLookupOverGrpc(folder, SmallLayout(), prompts, kAnchors, bench);
 }
 
 }  // namespace holdfast::bench

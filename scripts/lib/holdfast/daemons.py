@@ -12,6 +12,7 @@ from typing import Optional
 
 from . import paths
 from .client import Client, ConnectionLost
+from .small_disk import CannotMount, SmallDisk
 
 ENGINE, CACHESVC, GATEWAY = "engine", "cachesvc", "gateway"
 START_ORDER = (CACHESVC, ENGINE, GATEWAY)
@@ -38,7 +39,8 @@ class Daemons:
 
     def __init__(self, model: Path, *, bin_dir: Path = paths.RELEASE_BIN,
                  run_dir: Optional[Path] = None, flags: Optional[dict[str, list[str]]] = None,
-                 port: int = 0, orphan_signal: str = "KILL", cache_dir: Optional[Path] = None):
+                 port: int = 0, orphan_signal: str = "KILL", cache_dir: Optional[Path] = None,
+                 disk_mb: Optional[int] = None):
         self.model = model
         self.bin_dir = bin_dir
         self.port = port
@@ -51,6 +53,15 @@ class Daemons:
         self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Of what is kept on disk; by default it goes with the run directory.
         self.cache_dir = cache_dir or self.run_dir / "cache"
+        # The file system of the cache folder alone, when one was asked for.
+        self.small_disk: Optional[SmallDisk] = None
+        if disk_mb is not None:
+            try:
+                self.small_disk = SmallDisk(self.run_dir / "disk", disk_mb)
+            except CannotMount:
+                self.close()
+                raise
+            self.cache_dir = self.small_disk.folder / "cache"
 
     def __enter__(self) -> "Daemons":
         try:
@@ -205,6 +216,8 @@ class Daemons:
         except DaemonError as e:
             print(f"holdfast: {e}", flush=True)
         finally:
+            if self.small_disk is not None:
+                self.small_disk.close()
             if self._owns_run_dir:
                 shutil.rmtree(self.run_dir, ignore_errors=True)
 

@@ -11,9 +11,13 @@ from . import paths, scenario_schema
 from .client import Client, ConnectionLost
 from .daemons import DaemonError, Daemons, describe_exit
 from .scenario_run import DEFAULT_PARAMS, Player
+from .small_disk import CannotMount
+
+SKIPPED = 77  # as test drivers know it
 
 _EPILOG = f"""One line of result a step; exit status 1 when an expectation is not met (all
-steps are played and reported), 2 when a file is not a scenario. Requests send
+steps are played and reported), 2 when a file is not a scenario, {SKIPPED} when this
+machine cannot give one what it needs and all others were met. Requests send
 {json.dumps(DEFAULT_PARAMS)} where a step's params say nothing else."""
 
 
@@ -31,10 +35,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     # So that a plain kill still stops the daemons.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    worst = 0
-    for file in options.files:
-        worst = max(worst, _play_file(file, options.url, options.bin_dir, options.exactness))
-    return worst
+    codes = {_play_file(file, options.url, options.bin_dir, options.exactness)
+             for file in options.files}
+    return max(codes - {SKIPPED}, default=0) or (SKIPPED if SKIPPED in codes else 0)
 
 
 def _play_file(file: Path, url: Optional[str], bin_dir: Path, exactness: str) -> int:
@@ -49,6 +52,9 @@ def _play_file(file: Path, url: Optional[str], bin_dir: Path, exactness: str) ->
     print(f"scenario {scenario['name']}: {scenario.get('why', '')}".rstrip(": "), flush=True)
     try:
         ok = _play(scenario, url, bin_dir, exactness)
+    except CannotMount as e:
+        print(f"scenario {scenario['name']}: skipped: {e}")
+        return SKIPPED
     except (ConnectionLost, DaemonError, paths.SetupError) as e:
         print(f"  FAIL {e}")
         ok = False
@@ -63,9 +69,10 @@ def _play(scenario: dict, url: Optional[str], bin_dir: Path, exactness: str) -> 
     if url:
         return Player(Client(url), None, say).play(scenario)
     server = dict(scenario.get("server", {}))
+    disk_mb = server.pop("disk_mb", None)
     server["engine"] = [*server.get("engine", []), f"--exactness={exactness}"]
     model = paths.resolve_model(server.get("model", "tiny-llama"), bin_dir)
-    with Daemons(model.path, bin_dir=bin_dir, flags=server) as daemons:
+    with Daemons(model.path, bin_dir=bin_dir, flags=server, disk_mb=disk_mb) as daemons:
         if "--no-cache-service" not in server["engine"]:
             daemons.wait_attached()
         ok = Player(daemons.client, daemons, say).play(scenario)

@@ -233,7 +233,14 @@ class Player:
         outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
 
     def _op_clear(self, outcome: Outcome) -> None:
-        outcome.line = self._cachectl("clear", "--tier", outcome.step["tier"]).strip()
+        tier = outcome.step.get("tier")
+        response = self._client.request("POST", "/v1/cache/clear" + (f"?tier={tier}" if tier else ""))
+        if response.status != 200:
+            raise ValueError(f"status {response.status}: {response.body[:300]!r}")
+        cleared = response.json()["cleared"]
+        outcome.line = json.dumps(cleared)
+        outcome.problems += [f"{name} was not cleared: {part['reason']}"
+                             for name, part in cleared.items() if not part["available"]]
 
     def _op_evict(self, outcome: Outcome) -> None:
         outcome.line = self._cachectl("evict", "--tier", outcome.step["tier"],
@@ -246,10 +253,11 @@ class Player:
         outcome.line = f"{step['region']} of {file.name[:20]}.."
 
     def _op_fill_disk(self, outcome: Outcome) -> None:
-        """As far as the cache service goes: the machine's disk is not ours to fill."""
-        free = json.loads(self._cachectl("stats", "--json"))["free_bytes"]
-        floor = max(0, free - outcome.step["leave_bytes"])
-        outcome.line = self._cachectl("set", "disk", "--free", str(floor)).strip()
+        """The file system of its own that the scenario's server.disk_mb gave."""
+        disk = self._own_daemons().small_disk
+        if disk is None:
+            raise DaemonError("the cache folder has no file system of its own")
+        outcome.line = f"{disk.fill(outcome.step['leave_bytes'])} bytes are free"
 
     def _own_daemons(self) -> Daemons:
         if self._daemons is None:

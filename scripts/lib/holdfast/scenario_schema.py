@@ -22,14 +22,14 @@ _STEPS: dict[str, dict[str, Any]] = {
     "restart": {"id": str, "who": str, "signal": str},
     "idle": {"id": str},
     "settle": {"id": str},
-    "clear": {"id": str, "tier": str},
+    "clear": {"id": str, "tier": str},  # no tier: all but what is on disk
     "evict": {"id": str, "tier": str},
     "corrupt": {"id": str, "tier": str, "kind": str, "region": str, "nth": int},
     "fill_disk": {"id": str, "leave_bytes": int},
 }
 _NOT_BUILT = {"messages": "/v1/messages", "responses": "/v1/responses"}
 _REQUIRED = {"chat": ("messages",), "complete": (), "raw": ("path",), "cancel": ("request",),
-             "parallel": ("steps",), "restart": ("who",), "idle": (), "settle": (), "clear": ("tier",),
+             "parallel": ("steps",), "restart": ("who",), "idle": (), "settle": (), "clear": (),
              "evict": ("tier",), "corrupt": ("kind", "region"), "fill_disk": ("leave_bytes",)}
 _EXPECT = {
     "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
@@ -56,10 +56,12 @@ _EXPECT_OF = {
 _MESSAGE = {"role": str, "content": (str, list, type(None)), "text": dict, "name": str,
             "tool_call_id": str, "tool_calls": list, "reasoning_content": str}
 AS_CLIENT = {"verbatim", "drop_reasoning", "reserialize_tools", "trim", "crlf", "extra_newline"}
-CLEARED = {"store", "disk", "spill"}  # the pool cannot be cleared from outside yet
+CLEARED = {"resident", "store", "disk", "spill", "all"}
 ON_DISK = {"disk", "spill"}
+KINDS_OF = {"disk": {"chunk", "anchor"}, "spill": {"chunk", "session"}}
 WHO = {"engine", "cachesvc", "gateway", "all"}
 SIGNALS = {"TERM", "KILL", "STOP", "CONT"}
+MIN_DISK_MB, MAX_DISK_MB = 16, 4096
 CACHE_MODES = {"default", "bypass", "read_only"}
 
 
@@ -73,10 +75,20 @@ def check(scenario: Any) -> None:
             "scenario")
     _require(scenario, ("name", "steps"), "scenario")
     server = scenario.get("server", {})
-    _fields(server, {"model": str, "engine": list, "cachesvc": list, "gateway": list}, "server")
+    _fields(server, {"model": str, "engine": list, "cachesvc": list, "gateway": list,
+                     "disk_mb": int}, "server")
     for who in ("engine", "cachesvc", "gateway"):
         _every(server.get(who, []), str, f"server.{who}")
+    if "disk_mb" in server and not MIN_DISK_MB <= server["disk_mb"] <= MAX_DISK_MB:
+        raise SchemaError(f"server.disk_mb: {MIN_DISK_MB} to {MAX_DISK_MB}")
     _check_steps(scenario["steps"], "steps", set())
+    if "disk_mb" not in server and _has_op(scenario["steps"], "fill_disk"):
+        raise SchemaError("fill_disk needs server.disk_mb: a file system of its own")
+
+
+def _has_op(steps: list, op: str) -> bool:
+    return any(step["op"] == op or any(_has_op(branch, op) for branch in step.get("steps", []))
+               for step in steps)
 
 
 def _check_steps(steps: list, place: str, ids: set[str]) -> None:
@@ -109,12 +121,17 @@ def _check_step(step: Any, place: str, ids: set[str]) -> None:
         _one_of(step["who"], WHO, f"{place}.who")
         _one_of(step.get("signal", "TERM"), SIGNALS, f"{place}.signal")
     elif op == "clear":
-        _one_of(step["tier"], CLEARED, f"{place}.tier")
+        _one_of(step.get("tier", "all"), CLEARED, f"{place}.tier")
     elif op == "evict":
         _one_of(step["tier"], ON_DISK, f"{place}.tier")
     elif op == "corrupt":
         _one_of(step["kind"], set(cache_files.KINDS), f"{place}.kind")
+        if "tier" in step:
+            _one_of(step["tier"], ON_DISK, f"{place}.tier")
+            _one_of(step["kind"], KINDS_OF[step["tier"]], f"{place}.kind")
         _one_of(step["region"], set(cache_files.REGIONS), f"{place}.region")
+    elif op == "fill_disk" and step["leave_bytes"] < 0:
+        raise SchemaError(f"{place}.leave_bytes: not below 0")
     if "id" in step:
         if step["id"] in ids:
             raise SchemaError(f"{place}: id {step['id']} is taken")

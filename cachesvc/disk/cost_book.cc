@@ -1,0 +1,91 @@
+#include "cachesvc/disk/cost_book.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "spdlog/spdlog.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+// Of models that come and go; the row of one that went stays in the index.
+constexpr std::size_t kMostModels = 64;
+
+constexpr int kRates = 4;
+using Row = std::array<double, kRates>;
+
+Row RowOf(const MeasuredRates& rates) {
+  return {rates.prefill_tokens_per_s, rates.read_bytes_per_s[0],
+          rates.read_bytes_per_s[1], rates.read_bytes_per_s[2]};
+}
+
+MeasuredRates RatesOf(const Row& row) {
+  return {row[0], {row[1], row[2], row[3]}};
+}
+
+bool IsRate(double value) { return std::isfinite(value) && value > 0; }
+
+std::string KeyOf(const Sha256Digest& fingerprint) {
+  return "costs." + ToHex(fingerprint);
+}
+
+// Whether a rate of them has changed by more than is worth a write.
+bool Differ(const MeasuredRates& a, const MeasuredRates& b) {
+  const Row left = RowOf(a), right = RowOf(b);
+  for (int i = 0; i < kRates; ++i) {
+    if (std::abs(left[i] - right[i]) >
+        CostBook::kWorthWriting * std::max(left[i], right[i]))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+CostBook::Entry& CostBook::Load(const Sha256Digest& fingerprint) {
+  const auto found = entries_.find(fingerprint);
+  if (found != entries_.end()) return found->second;
+  if (entries_.size() >= kMostModels) entries_.clear();
+  Entry entry;
+  if (index_ != nullptr) {
+    const auto value = index_->Get(Table::kMeta, KeyOf(fingerprint));
+    Row row;
+    if (value.ok() && value->has_value() && (*value)->size() == sizeof(row)) {
+      std::memcpy(row.data(), (*value)->data(), sizeof(row));
+      for (double& rate : row) rate = IsRate(rate) ? rate : 0;
+      entry.now = entry.written = RatesOf(row);
+    }
+  }
+  return entries_.emplace(fingerprint, entry).first->second;
+}
+
+MeasuredRates CostBook::Get(const Sha256Digest& fingerprint) {
+  const std::lock_guard lock(mutex_);
+  return Load(fingerprint).now;
+}
+
+void CostBook::Put(const Sha256Digest& fingerprint,
+                   const MeasuredRates& rates) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = Load(fingerprint);
+  Row now = RowOf(entry.now);
+  const Row told = RowOf(rates);
+  for (int i = 0; i < kRates; ++i) {
+    if (IsRate(told[i])) now[i] = told[i];
+  }
+  entry.now = RatesOf(now);
+  if (index_ == nullptr || !Differ(entry.now, entry.written)) return;
+  IndexBatch batch;
+  batch.Put(Table::kMeta, KeyOf(fingerprint),
+            {reinterpret_cast<const char*>(now.data()), sizeof(now)});
+  // A crash may lose it: the next engine measures.
+  const absl::Status status = index_->Write(batch, Durability::kLazy);
+  if (!status.ok()) {
+    spdlog::warn("measured costs are not kept: {}", status.ToString());
+  }
+  entry.written = entry.now;
+}
+
+}  // namespace holdfast::cachesvc
