@@ -70,10 +70,10 @@ class CacheAdminTest(DaemonTest):
         for source, tokens in by_source.items():
             self.assertEqual(metrics.value(f'{PROMPT_TOKENS}{{source="{source}"}}'), tokens)
         self.assertEqual(metrics.value(PROMPT_TOKENS), sum(by_source.values()))
+        hits = sum(by_source.values()) - by_source["computed"]
         self.assertEqual(engine["recent"], {
-            "requests": 4, "queried_tokens": sum(by_source.values()),
-            "hit_tokens": sum(by_source.values()) - by_source["computed"],
-            "hit_rate": 1 - by_source["computed"] / sum(by_source.values())})
+            "requests": 4, "queried_tokens": sum(by_source.values()), "hit_tokens": hits,
+            "hit_rate": hits / sum(by_source.values())})
         self.assertEqual(engine["requests"]["finished"], {"length": 4})
         # The cache service counted the same rows.
         disk = self.tier("disk")
