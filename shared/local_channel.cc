@@ -12,6 +12,7 @@ namespace holdfast {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstRetry{50};
+constexpr int kMaxMessageBytes = 64 << 20;
 
 }  // namespace
 
@@ -33,6 +34,8 @@ std::shared_ptr<grpc::Channel> LocalChannel(const std::string& socket,
   // Else channels to the same socket share one connection and its back-off.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Key ids of whole conversations come in one message, as they go.
+  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMaxMessageBytes);
   return grpc::CreateCustomChannel(
       "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }

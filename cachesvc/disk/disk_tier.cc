@@ -20,6 +20,8 @@ using std::chrono::steady_clock;
 
 // Ages, counters of use, expiry, what the start left over.
 constexpr std::chrono::seconds kMaintain{60};
+// Of one file's first pages.
+constexpr std::chrono::milliseconds kReadMeta{500};
 // Counts of grid lines: 100 bytes each.
 constexpr std::size_t kMostLines = 1'000'000;
 
@@ -32,11 +34,11 @@ void LogSweep(const SweepReport& sweep) {
       "disk sweep rows={} adopted={} temporaries={} tombstones={} "
       "corrupt_rows={} dangling_rows={} corrupt_files={} "
       "incomplete_manifests={} unreferenced_chunks={} unknown_names={} "
-      "left_for_later={} ms={}",
+      "left_for_later={} from_ledger={} ms={}",
       sweep.rows, sweep.adopted, sweep.temporaries, sweep.tombstones,
       sweep.corrupt_rows, sweep.dangling_rows, sweep.corrupt_files,
       sweep.incomplete_manifests, sweep.unreferenced_chunks,
-      sweep.unknown_names, sweep.left_for_later, sweep.ms);
+      sweep.unknown_names, sweep.left_for_later, sweep.from_ledger, sweep.ms);
 }
 
 }  // namespace
@@ -57,6 +59,10 @@ absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(
                   (*opened)->index_was_damaged);
   }
   LogSweep((*opened)->store->sweep_report());
+  if (const std::string& error = (*opened)->store->sweep_report().ledger_error;
+      !error.empty()) {
+    spdlog::error("disk ledger: {}", error);
+  }
   std::unique_ptr<DiskTier> tier(new DiskTier(options, *std::move(opened)));
   tier->maintainer_ = std::thread([raw = tier.get()] { raw->MaintainLoop(); });
   return tier;
@@ -97,10 +103,48 @@ void DiskTier::MaintainLoop() {
 
 void DiskTier::Attached(const Sha256Digest& fingerprint) {
   store().SetAttached(fingerprint);
+  auto taken = store().TakeResidents(fingerprint);
+  if (!taken.ok()) {
+    spdlog::warn("nothing is read back: {}", taken.status().ToString());
+  }
   const StoreUse use = store().Use();
   const std::lock_guard lock(mutex_);
   foreign_ = use.foreign_manifests > 0 &&
              use.foreign_manifests == use.anchors + use.sessions;
+  residents_.clear();
+  to_read_back_ = taken.ok() ? *std::move(taken) : std::vector<FileKey>();
+}
+
+absl::StatusOr<std::size_t> DiskTier::Drained(const Sha256Digest& fingerprint) {
+  std::vector<FileKey> residents;
+  {
+    const std::lock_guard lock(mutex_);
+    residents = std::exchange(residents_, {});
+  }
+  if (residents.empty()) return residents.size();
+  if (auto s = store().SetResidents(fingerprint, residents); !s.ok()) return s;
+  return residents.size();
+}
+
+std::vector<StoredResident> DiskTier::TakeResidents() {
+  std::vector<FileKey> keys;
+  {
+    const std::lock_guard lock(mutex_);
+    keys = std::exchange(to_read_back_, {});
+  }
+  std::vector<StoredResident> residents;
+  for (const FileKey& key : keys) {
+    const auto info = store().ShowManifest(key);
+    if (!info || !Offers(info->kind)) continue;
+    auto meta = store().ReadManifest(key, steady_clock::now() + kReadMeta);
+    if (!meta.ok()) {
+      spdlog::warn("resident {}: {}", ToHex(key), meta.status().ToString());
+      continue;
+    }
+    residents.push_back(
+        {*std::move(meta), info->file_bytes + info->chunk_bytes});
+  }
+  return residents;
 }
 
 DiskLookup DiskTier::Lookup(const LookupRequest& request) {
@@ -182,6 +226,8 @@ StoreAnswer DiskTier::Store(LeasedStore store) {
   }
   const auto start = steady_clock::now();
   const Deadline deadline = store.deadline;
+  const bool resident = store.resident;
+  const bool pinned = store.pinned;
   auto leased = LeasedWrite::Make(std::move(store));
   if (!leased.ok()) return Refused(leased.status());
   // Kept until the writer is done with it, also when nobody waits any more.
@@ -196,21 +242,35 @@ StoreAnswer DiskTier::Store(LeasedStore store) {
                }};
   (void)(kind == FileKind::kSession ? writer_.Spill(std::move(job))
                                     : writer_.Offer(std::move(job)));
+  StoreAnswer answer = Wait(written, deadline);
+  if (!answer.file_key) return answer;
+  if (pinned) {
+    if (auto s = this->store().SetPinned(*answer.file_key, true); !s.ok()) {
+      return Refused(s);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  foreign_ = false;
+  if (resident) residents_.push_back(*answer.file_key);
+  DiskUse& use = UseOf(kind);
+  if (answer.outcome == StoreAnswer::Outcome::kStored) ++use.stores;
+  use.written_bytes += answer.bytes_written;
+  use.write_ms += MillisecondsSince(start);
+  return answer;
+}
+
+StoreAnswer DiskTier::Wait(std::future<absl::StatusOr<WriteResult>>& written,
+                           Deadline deadline) {
   if (written.wait_until(deadline) != std::future_status::ready) {
     return Refused(absl::DeadlineExceededError("the writer is behind"));
   }
   const auto result = written.get();
   if (!result.ok()) return Refused(result.status());
-  const std::lock_guard lock(mutex_);
-  foreign_ = false;
-  DiskUse& use = UseOf(kind);
-  if (!result->was_there) ++use.stores;
-  use.written_bytes += result->bytes_written;
-  use.write_ms += MillisecondsSince(start);
   return {.outcome = result->was_there ? StoreAnswer::Outcome::kWasThere
                                        : StoreAnswer::Outcome::kStored,
           .bytes_written = result->bytes_written,
-          .end_position = result->end_position};
+          .end_position = result->end_position,
+          .file_key = result->file_key};
 }
 
 StoreAnswer DiskTier::Refused(const absl::Status& status) const {

@@ -6,8 +6,10 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -69,6 +71,13 @@ struct StoreAnswer {
   std::string detail = {};
   std::uint64_t bytes_written = 0;
   std::uint64_t end_position = 0;
+  std::optional<FileKey> file_key = {};
+};
+
+// A conversation that was resident at a planned stop.
+struct StoredResident {
+  FileMeta meta;            // of its session file
+  std::uint64_t bytes = 0;  // of it and its chunks
 };
 
 // Thread-safe.
@@ -80,8 +89,14 @@ class DiskTier {
       const DiskOptions& options, std::span<std::byte> staging);
   ~DiskTier();
 
-  // An engine of that fingerprint has attached.
+  // An engine of that fingerprint has attached. Whatever ends it, what its
+  // predecessor left to be read back is not offered to a third one.
   void Attached(const Sha256Digest& fingerprint);
+  // The attached engine's planned stop has ended: the sessions that it stored
+  // as resident are what the next one reads back. Returns how many.
+  absl::StatusOr<std::size_t> Drained(const Sha256Digest& fingerprint);
+  // What the predecessor of the attached engine left, stored first first; once.
+  std::vector<StoredResident> TakeResidents();
 
   DiskLookup Lookup(const LookupRequest& request);
   // Lines that get an anchor, ascending; counts those that will be forwarded.
@@ -116,6 +131,8 @@ class DiskTier {
                                       : options_.disk_cache;
   }
   StoreAnswer Refused(const absl::Status& status) const;
+  StoreAnswer Wait(std::future<absl::StatusOr<WriteResult>>& written,
+                   Deadline deadline);
 
   const DiskOptions options_;
   const std::unique_ptr<OpenedStore> opened_;
@@ -125,8 +142,12 @@ class DiskTier {
 
   mutable std::mutex mutex_;
   std::condition_variable stop_;
-  bool stopping_ = false;       // guarded by mutex_
-  bool foreign_ = false;        // guarded by mutex_
+  bool stopping_ = false;  // guarded by mutex_
+  bool foreign_ = false;   // guarded by mutex_
+  // Of the attached engine: what it stored as resident, in that order, and
+  // what it may read back. Guarded by mutex_.
+  std::vector<FileKey> residents_;
+  std::vector<FileKey> to_read_back_;
   std::array<DiskUse, 2> use_;  // guarded by mutex_
   std::thread maintainer_;
 };

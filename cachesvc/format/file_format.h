@@ -115,6 +115,48 @@ struct SessionEntry {
 };
 static_assert(sizeof(SessionEntry) == 40);
 
+// The ledger: what the cache files do not say of themselves (FORMAT.md).
+// "HFLEDGR1"
+inline constexpr std::uint64_t kLedgerMagic = 0x31524744454C4648;
+inline constexpr std::uint16_t kLedgerVersion = 1;
+
+// Followed by `pins` file keys of 32 bytes, `uses` LedgerUse and `residents`
+// LedgerResident, then zeros up to a multiple of kPadding.
+struct LedgerHeader {
+  std::uint64_t magic;
+  std::uint16_t version;
+  std::uint16_t header_bytes;
+  std::uint32_t limits_set;  // 0: the four limits are zero and mean nothing
+  std::uint64_t service_seconds;
+  std::uint64_t disk_budget_bytes;
+  std::uint64_t spill_budget_bytes;
+  std::uint64_t ttl_s;
+  std::uint64_t free_floor_bytes;
+  std::uint32_t pins;
+  std::uint32_t uses;
+  std::uint32_t residents;
+  std::uint8_t reserved[52];
+  std::uint32_t body_crc32c;
+  std::uint32_t header_crc32c;
+};
+static_assert(sizeof(LedgerHeader) == 128);
+
+// Of an anchor or session, since it was written.
+struct LedgerUse {
+  std::uint8_t file_key[32];
+  std::uint64_t hits;
+  std::uint64_t last_used_s;  // service clock
+};
+static_assert(sizeof(LedgerUse) == 48);
+
+// A session that was resident when its engine's planned stop ended; those of
+// one fingerprint in the order they were stored.
+struct LedgerResident {
+  std::uint8_t fingerprint[32];
+  std::uint8_t file_key[32];
+};
+static_assert(sizeof(LedgerResident) == 64);
+
 }  // namespace holdfast::cachesvc::format
 
 #endif  // HOLDFAST_CACHESVC_FORMAT_FILE_FORMAT_H_

@@ -62,6 +62,8 @@ ManifestRow ManifestRowOf(const FileMeta& meta, std::uint64_t created_s);
 struct HitRow {
   std::uint64_t hits = 0;
   std::uint64_t last_used_s = 0;
+
+  bool operator==(const HitRow&) const = default;
 };
 
 // A grid line, as prompts passed it.

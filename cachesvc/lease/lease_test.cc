@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "cachesvc/disk/sessions_seen.h"
+#include "cachesvc/lease/leased_snapshot.h"
 #include "cachesvc/lease/leased_store.h"
+#include "cachesvc/store/prompt_keys.h"
 #include "cachesvc/store/testing/store_world.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -117,6 +119,66 @@ TEST_F(LeasedStoreTest, ALeaseTakenBackPublishesNothing) {
   SetLease(2, 10);
   EXPECT_EQ(LeasedWrite::Make(Anchor()).status().code(),
             absl::StatusCode::kAborted);
+}
+
+// Rows from the taint on, and states above it, are the conversation's.
+TEST_F(LeasedStoreTest, ATaintParts) {
+  const std::uint64_t grid = layout_.layout.grid_tokens;
+  LeasedStore session = Anchor();
+  session.kind = FileKind::kSession;
+  session.session_key = "a";
+  session.taint = grid + 7;
+  LeasedState line = session.states[0];
+  line.position = grid;
+  session.states.insert(session.states.begin(), line);
+  session.states[1].kind = StateKind::kEnd;
+  const auto leased = LeasedWrite::Make(session);
+  ASSERT_TRUE(leased.ok()) << leased.status();
+  const ManifestWrite& write = (*leased)->write();
+  EXPECT_EQ(write.taint, grid + 7);
+  ASSERT_EQ(write.chunks.size(), 2u);
+  EXPECT_EQ(write.chunks[0].provenance, Provenance::kGrid);
+  EXPECT_EQ(write.chunks[1].provenance, Provenance::kSession);
+  EXPECT_EQ(write.states[0].provenance, Provenance::kGrid);
+  EXPECT_EQ(write.states[1].provenance, Provenance::kSession);
+  ASSERT_TRUE(world_.store->WriteManifest(write).ok());
+  // The same rows from another launch are another file.
+  LeasedStore clean = Anchor();
+  const auto anchor = LeasedWrite::Make(clean);
+  ASSERT_TRUE(anchor.ok());
+  const auto written = world_.store->WriteManifest((*anchor)->write());
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->chunks_shared, 1u);
+  EXPECT_EQ(written->chunks_written, 1u);
+  // And an anchor with a taint is none.
+  clean.taint = grid;
+  const auto tainted = LeasedWrite::Make(clean);
+  ASSERT_TRUE(tainted.ok());
+  EXPECT_EQ(world_.store->WriteManifest((*tainted)->write()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(LeasedStoreTest, ATaintGoesWithASnapshot) {
+  const std::uint64_t grid = layout_.layout.grid_tokens;
+  StateStore store({});
+  LeasedStore session = Anchor();
+  session.kind = FileKind::kSession;
+  session.session_key = "a";
+  session.taint = grid + 7;
+  session.states[0].kind = StateKind::kEnd;
+  ASSERT_TRUE(StoreSnapshot(store, session).ok());
+  const PromptKeys keys(session.root, session.key_ids);
+  const auto found = store.Lookup({.fingerprint = session.fingerprint,
+                                   .root = session.root,
+                                   .block_keys = keys.block_keys()});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].taint, grid + 7);
+  EXPECT_EQ(found[0].provenance, Provenance::kSession);
+  // A prefix entry holds grid rows only.
+  LeasedStore prefix = Anchor();
+  prefix.taint = grid + 7;
+  EXPECT_EQ(StoreSnapshot(store, prefix).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(LeasedStoreTest, WhatDoesNotFitIsRefused) {

@@ -16,8 +16,10 @@ absl::StatusOr<std::uint64_t> StoreSnapshot(StateStore& store,
   spec.root = leased.root;
   spec.key_ids = leased.key_ids;
   for (const LeasedState& state : leased.states) {
-    spec.states.push_back({state.position, state.kind, Provenance::kGrid});
+    spec.states.push_back(
+        {state.position, state.kind, ProvenanceAt(leased, state.position)});
   }
+  if (leased.taint < leased.key_ids.size()) spec.taint = leased.taint;
   if (spec.kind == EntryKind::kSession) {
     spec.session_id = SessionId(leased.root, leased.session_key);
     spec.session_key = leased.session_key;

@@ -49,6 +49,10 @@ absl::Status CheckLeased(const LeasedStore& store) {
   return absl::OkStatus();
 }
 
+Provenance ProvenanceAt(const LeasedStore& store, std::uint64_t position) {
+  return position > store.taint ? Provenance::kSession : Provenance::kGrid;
+}
+
 bool StillLeased(const LeasedStore& store) {
   const std::byte* word = store.pool->data() + store.layout.lease_table_offset +
                           store.lease_slot * sizeof(std::uint64_t);
@@ -84,7 +88,7 @@ absl::Status LeasedWrite::CopyStates() {
     CopyState(store_, state, image.span());
     write_.states.push_back({.position = state.position,
                              .kind = state.kind,
-                             .provenance = Provenance::kGrid,
+                             .provenance = ProvenanceAt(store_, state.position),
                              .bytes = {}});
   }
   // Not before: a vector that grows moves them.
@@ -109,7 +113,7 @@ void LeasedWrite::PointAtRows() {
     ChunkWrite chunk;
     // A chunk that is not whole is the conversation's own.
     chunk.provenance =
-        end - first == grid ? Provenance::kGrid : Provenance::kSession;
+        end - first == grid ? ProvenanceAt(store_, end) : Provenance::kSession;
     for (std::uint64_t b = first / kBlockTokens; b < BlocksFor(end); ++b) {
       chunk.blocks.push_back(store_.pool->data() +
                              store_.blocks[b] * store_.layout.block_bytes);
@@ -119,6 +123,7 @@ void LeasedWrite::PointAtRows() {
   write_.session_id = SessionId(store_.root, store_.session_key);
   write_.session_key = store_.session_key;
   write_.record = store_.record;
+  write_.taint = store_.taint < store_.key_ids.size() ? store_.taint : kNoTaint;
   write_.keep_alive = memory_;
   write_.still_leased = [this] { return StillLeased(store_); };
   write_.deadline = store_.deadline;

@@ -35,15 +35,20 @@ struct LeasedStore {
   std::vector<KeyId> key_ids;
   std::vector<std::uint32_t> blocks;
   std::vector<LeasedState> states;
+  std::uint64_t taint = kNoTaint;  // its lowest row of provenance `session`
   std::uint32_t lease_slot = 0;
   std::uint64_t lease_generation = 0;
   std::string session_key;
   std::string record;
   Deadline deadline;
+  bool resident = false;  // of sessions: the next start reads it back
+  bool pinned = false;
 };
 
 // InvalidArgument names what does not fit the layout.
 absl::Status CheckLeased(const LeasedStore& store);
+// Of a copy of the sections at that position.
+Provenance ProvenanceAt(const LeasedStore& store, std::uint64_t position);
 // Whether its blocks hold what was lent.
 bool StillLeased(const LeasedStore& store);
 // Joins a state's blocks; `to` has StateBytes() bytes.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -142,6 +143,18 @@ std::uint32_t StoreLine(const StateStore& store, const CacheLayout& layout,
   return static_cast<std::uint32_t>(line);
 }
 
+// A state of provenance `session` is for the conversation that kept it.
+template <typename AnyCandidate>
+void Offer(const AnyCandidate& candidate, bool of_session,
+           const std::optional<Sha256Digest>& asks,
+           v1::LookupResponse* response) {
+  const bool own = of_session && asks == candidate.session_id;
+  if (candidate.provenance == Provenance::kSession && !own) return;
+  v1::TierCandidate* added = response->add_candidates();
+  ToProto(candidate, added);
+  added->set_own_session(own);
+}
+
 // In the state store.
 StoreAnswer KeepSnapshot(Tiers& tiers, const LeasedStore& leased) {
   if (tiers.store == nullptr) {
@@ -197,17 +210,21 @@ grpc::Status CacheService::Lookup(grpc::ServerContext*,
   const LookupRequest lookup{.fingerprint = peer->fingerprint,
                              .root = prompt->root,
                              .block_keys = prompt->block_keys};
+  std::optional<Sha256Digest> asks;
+  if (!request->session_key().empty()) {
+    asks = SessionId(prompt->root, request->session_key());
+  }
   if (tiers_.store != nullptr) {
     tiers_.store_use.Lookup();
     for (const StoreCandidate& candidate : tiers_.store->Lookup(lookup)) {
-      ToProto(candidate, response->add_candidates());
+      Offer(candidate, candidate.kind == EntryKind::kSession, asks, response);
     }
     response->set_store_entry_bytes(tiers_.store_entry_bytes);
   }
   if (tiers_.disk == nullptr) return grpc::Status::OK;
   const DiskLookup found = tiers_.disk->Lookup(lookup);
   for (const Candidate& candidate : found.candidates) {
-    ToProto(candidate, response->add_candidates());
+    Offer(candidate, candidate.kind == FileKind::kSession, asks, response);
   }
   response->set_foreign(found.foreign);
   if (tiers_.disk->options().disk_cache) {
@@ -336,6 +353,31 @@ grpc::Status CacheService::Store(grpc::ServerContext*,
       answer.reason, answer.bytes_written,
       static_cast<int>(MillisecondsSince(start)), answer.detail);
   ToProto(answer, response);
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::Drained(grpc::ServerContext*,
+                                   const v1::DrainedRequest* request,
+                                   v1::DrainedResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  if (tiers_.disk == nullptr) return grpc::Status::OK;
+  const auto residents = tiers_.disk->Drained(peer->fingerprint);
+  if (!residents.ok()) return ToGrpcStatus(residents.status());
+  response->set_residents(static_cast<std::uint32_t>(*residents));
+  spdlog::info("engine pid={} drained residents={}", peer->pid, *residents);
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::Residents(grpc::ServerContext*,
+                                     const v1::ResidentsRequest* request,
+                                     v1::ResidentsResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  if (tiers_.disk == nullptr) return grpc::Status::OK;
+  for (const StoredResident& resident : tiers_.disk->TakeResidents()) {
+    ToProto(resident, response->add_residents());
+  }
   return grpc::Status::OK;
 }
 

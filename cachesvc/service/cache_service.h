@@ -40,6 +40,12 @@ class CacheService final : public v1::Cache::Service {
   grpc::Status Store(grpc::ServerContext* context,
                      const v1::StoreRequest* request,
                      v1::StoreResponse* response) override;
+  grpc::Status Drained(grpc::ServerContext* context,
+                       const v1::DrainedRequest* request,
+                       v1::DrainedResponse* response) override;
+  grpc::Status Residents(grpc::ServerContext* context,
+                         const v1::ResidentsRequest* request,
+                         v1::ResidentsResponse* response) override;
 
  private:
   const attach::AttachServer& attach_;

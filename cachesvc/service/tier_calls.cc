@@ -71,7 +71,17 @@ absl::StatusOr<NamedPrompt> FromProto(const v1::PromptKeys& proto) {
   return prompt;
 }
 
+namespace {
+
+void SetTaint(std::uint64_t taint, v1::TierCandidate* proto) {
+  if (taint == kNoTaint) return;
+  proto->set_taint_tokens(static_cast<std::uint32_t>(taint));
+}
+
+}  // namespace
+
 void ToProto(const Candidate& candidate, v1::TierCandidate* proto) {
+  SetTaint(candidate.taint, proto);
   proto->set_tier(TierOf(candidate.kind));
   proto->set_key(BytesOf(candidate.file_key));
   proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
@@ -80,6 +90,7 @@ void ToProto(const Candidate& candidate, v1::TierCandidate* proto) {
 }
 
 void ToProto(const StoreCandidate& candidate, v1::TierCandidate* proto) {
+  SetTaint(candidate.taint, proto);
   proto->set_tier(v1::TIER_STORE);
   proto->set_key(BytesOf(KeyOfEntry(candidate.entry)));
   proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
@@ -130,6 +141,27 @@ void ToProto(const StoreAnswer& answer, v1::StoreResponse* proto) {
   proto->set_detail(answer.detail);
   proto->set_bytes_written(answer.bytes_written);
   proto->set_end_tokens(static_cast<std::uint32_t>(answer.end_position));
+  if (answer.file_key) proto->set_key(BytesOf(*answer.file_key));
+}
+
+void ToProto(const StoredResident& resident, v1::Resident* proto) {
+  const FileMeta& meta = resident.meta;
+  v1::TierCandidate* candidate = proto->mutable_candidate();
+  candidate->set_tier(TierOf(meta.kind));
+  candidate->set_key(BytesOf(meta.file_key));
+  candidate->set_position_tokens(static_cast<std::uint32_t>(meta.end_position));
+  candidate->set_bytes(resident.bytes);
+  SetTaint(meta.taint, candidate);
+  candidate->set_own_session(true);
+  proto->set_root(BytesOf(meta.parent_key));
+  proto->mutable_key_ids()->Add(meta.key_ids.begin(), meta.key_ids.end());
+  proto->set_session_key(meta.session_key);
+  proto->set_record(meta.record);
+  for (const StateMeta& state : meta.states) {
+    if (state.kind != StateKind::kLine) continue;
+    proto->add_line_positions_tokens(
+        static_cast<std::uint32_t>(state.position));
+  }
 }
 
 absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
@@ -165,6 +197,9 @@ absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
   store.lease_generation = proto.lease().generation();
   store.session_key = proto.session_key();
   store.record = proto.record();
+  if (proto.has_taint_tokens()) store.taint = proto.taint_tokens();
+  store.resident = proto.resident();
+  store.pinned = proto.pinned();
   store.deadline = std::chrono::steady_clock::now() +
                    std::chrono::milliseconds(proto.deadline_ms());
   return store;

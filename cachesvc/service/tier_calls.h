@@ -35,6 +35,7 @@ Sha256Digest KeyOfEntry(std::uint64_t entry);
 std::uint64_t EntryOfKey(const Sha256Digest& key);
 void ToProto(const HandedPieces& handed, v1::RestoreNextResponse* proto);
 void ToProto(const StoreAnswer& answer, v1::StoreResponse* proto);
+void ToProto(const StoredResident& resident, v1::Resident* proto);
 
 // All of it but the engine's own part: fingerprint, layout and pool.
 absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto);

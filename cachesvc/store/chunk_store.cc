@@ -40,20 +40,21 @@ absl::StatusOr<std::unique_ptr<ChunkStore>> ChunkStore::Open(
   if (auto s = parts.fs.SyncDirectory(store->options_.folder); !s.ok()) {
     return s;
   }
-  const auto seconds = LoadServiceSeconds(parts.index);
-  if (!seconds.ok()) return seconds.status();
-  store->service_clock_ = std::make_unique<ServiceClock>(parts.clock, *seconds);
-  const auto limits = LoadLimits(parts.index);
-  if (!limits.ok()) return limits.status();
-  if (limits->has_value()) store->limits_ = **limits;
+  if (auto s = store->LoadSettings(); !s.ok()) return s;
   const auto pass = store->mutation_gate_.Enter(store->StepDeadline());
   if (!pass.ok()) return pass.status();
   store->sweep_ = std::make_unique<Sweep>(*store);
   if (auto s = store->sweep_->Begin(); !s.ok()) return s;
   const auto limit = parts.clock.Now() + store->options_.sweep_limit;
   if (auto s = store->sweep_->Run(limit); !s.ok()) return s;
+  const bool from_ledger = store->sweep_report_.from_ledger;
+  std::string ledger_error = std::move(store->sweep_report_.ledger_error);
   store->sweep_report_ = store->sweep_->report();
+  store->sweep_report_.from_ledger = from_ledger;
+  store->sweep_report_.ledger_error = std::move(ledger_error);
   if (store->sweep_->done()) store->sweep_.reset();
+  // On a disk that takes no more, Maintain() tries again.
+  (void)store->SaveLedger();
   return store;
 }
 
@@ -118,7 +119,9 @@ StoreLimits ChunkStore::limits() const {
 absl::Status ChunkStore::SetLimits(const StoreLimits& limits) {
   const auto pass = mutation_gate_.Enter(StepDeadline());
   if (!pass.ok()) return pass.status();
-  if (auto s = StoreLimitsRow(parts_.index, limits); !s.ok()) return s;
+  IndexBatch batch;
+  PutLimits(batch, limits);
+  if (auto s = WriteSettings(batch); !s.ok()) return s;
   {
     const std::lock_guard lock(mutex_);
     limits_ = limits;
@@ -144,6 +147,7 @@ StoreUse ChunkStore::Use() const {
     use.pinned_manifests += manifest.pinned;
     use.foreign_manifests += manifest.row.fingerprint != attached_;
   });
+  use.ledger_bytes = ledger_bytes_;
   use.not_writing = not_writing_;
   return use;
 }
@@ -199,6 +203,7 @@ absl::Status ChunkStore::Maintain() {
            .status());
   keep(TrimToBudgets());
   keep(FinishDeletions());
+  keep(SaveLedger());
   return first;
 }
 

@@ -36,6 +36,7 @@
 #include "cachesvc/store/candidate.h"
 #include "cachesvc/store/catalog.h"
 #include "cachesvc/store/gate.h"
+#include "cachesvc/store/ledger.h"
 #include "cachesvc/store/store_types.h"
 #include "shared/clock/clock.h"
 #include "shared/fs/file_system.h"
@@ -102,6 +103,16 @@ class ChunkStore {
                       Deadline deadline);
   // Throws the rows away and reads every file anew. Lookups miss meanwhile.
   absl::StatusOr<SweepReport> RebuildIndex();
+  // What a manifest's file says. NotFound, DataLoss, or what the disk said.
+  absl::StatusOr<FileMeta> ReadManifest(const FileKey& manifest,
+                                        Deadline deadline);
+  // Which sessions the planned stop of an engine left resident, in its order.
+  // Persists.
+  absl::Status SetResidents(const Sha256Digest& fingerprint,
+                            std::span<const FileKey> sessions);
+  // The same, once: from then on there are none, also after a crash.
+  absl::StatusOr<std::vector<FileKey>> TakeResidents(
+      const Sha256Digest& fingerprint);
   // Over budget afterwards: victims go at once. Persists.
   absl::Status SetLimits(const StoreLimits& limits);
   StoreLimits limits() const;
@@ -166,6 +177,12 @@ class ChunkStore {
 
   absl::Status FlushUse();
 
+  // chunk_store_ledger.cc. In the mutation gate, or before the store is open.
+  absl::Status LoadSettings();
+  absl::Status WriteSettings(const IndexBatch& batch);
+  // Replaces the ledger's file when it says something else than the index.
+  absl::Status SaveLedger();
+
   StoreParts parts_;
   const StoreOptions options_;
   const std::uint64_t boot_;
@@ -190,6 +207,8 @@ class ChunkStore {
   std::map<FileKey, HitRow> fresh_use_;
 
   std::unique_ptr<class Sweep> sweep_;  // until everything is adopted; gated
+  std::optional<Ledger> saved_;         // what the ledger's file says; gated
+  std::uint64_t ledger_bytes_ = 0;      // guarded by mutex_
 };
 
 }  // namespace holdfast::cachesvc

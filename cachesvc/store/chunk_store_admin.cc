@@ -100,9 +100,7 @@ absl::Status ChunkStore::SetPinned(const FileKey& manifest, bool pinned) {
   } else {
     DeletePin(batch, manifest);
   }
-  if (auto s = parts_.index.Write(batch, Durability::kSynced); !s.ok()) {
-    return s;
-  }
+  if (auto s = WriteSettings(batch); !s.ok()) return s;
   const std::lock_guard lock(mutex_);
   catalog_.SetPinned(manifest, pinned);
   return absl::OkStatus();

@@ -27,7 +27,7 @@ struct OpenedStore {
   std::unique_ptr<Index> index;
   std::unique_ptr<ChunkStore> store;
   // Not empty when the index was damaged, moved aside and rebuilt: why. Pins,
-  // counters, limits and the service clock started anew.
+  // counters of use, limits and the service clock came from the ledger.
   std::string index_was_damaged;
 };
 

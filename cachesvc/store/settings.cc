@@ -1,5 +1,6 @@
 #include "cachesvc/store/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 constexpr char kSeconds[] = "service_seconds";
 constexpr char kLimits[] = "store_limits";
 constexpr std::string_view kPin = "pin.";
+constexpr std::string_view kResident = "resident.";
 
 template <std::size_t N>
 std::string Pack(const std::array<std::uint64_t, N>& numbers) {
@@ -40,6 +42,12 @@ std::string PinKey(const FileKey& key) {
 
 }  // namespace
 
+absl::StatusOr<bool> HasServiceSeconds(Index& index) {
+  const auto row = index.Get(Table::kMeta, kSeconds);
+  if (!row.ok()) return row.status();
+  return row->has_value();
+}
+
 absl::StatusOr<std::uint64_t> LoadServiceSeconds(Index& index) {
   const auto seconds = Load<1>(index, kSeconds);
   if (!seconds.ok()) return seconds.status();
@@ -58,12 +66,10 @@ absl::StatusOr<std::optional<StoreLimits>> LoadLimits(Index& index) {
   return std::optional(StoreLimits{disk, spill, ttl, floor});
 }
 
-absl::Status StoreLimitsRow(Index& index, const StoreLimits& limits) {
-  IndexBatch batch;
+void PutLimits(IndexBatch& batch, const StoreLimits& limits) {
   batch.Put(Table::kMeta, kLimits,
             Pack<4>({limits.disk_budget_bytes, limits.spill_budget_bytes,
                      limits.ttl_s, limits.free_floor_bytes}));
-  return index.Write(batch, Durability::kSynced);
 }
 
 absl::StatusOr<std::set<FileKey>> LoadPins(Index& index) {
@@ -86,6 +92,53 @@ void PutPin(IndexBatch& batch, const FileKey& key) {
 
 void DeletePin(IndexBatch& batch, const FileKey& key) {
   batch.Delete(Table::kMeta, PinKey(key));
+}
+
+absl::StatusOr<std::map<FileKey, HitRow>> LoadUses(
+    Index& index, const std::function<void(std::string_view)>& bad) {
+  std::map<FileKey, HitRow> uses;
+  auto status = index.Scan(
+      Table::kHits, [&](std::string_view key, std::string_view value) {
+        FileKey file_key;
+        const auto row = DecodeHitRow(key, value);
+        if (!row || key.size() != 1 + file_key.size()) {
+          if (bad) bad(key);
+          return true;
+        }
+        std::copy(key.begin() + 1, key.end(), file_key.begin());
+        uses[file_key] = *row;
+        return true;
+      });
+  if (!status.ok()) return status;
+  return uses;
+}
+
+absl::StatusOr<ResidentKeys> LoadResidents(Index& index) {
+  ResidentKeys residents;
+  auto status = index.Scan(
+      Table::kMeta, [&](std::string_view key, std::string_view value) {
+        if (!key.starts_with(kResident)) return true;
+        const auto fingerprint =
+            ParseKey(std::string(key.substr(kResident.size())));
+        if (!fingerprint || value.size() % sizeof(FileKey) != 0) return true;
+        std::vector<FileKey>& keys = residents[*fingerprint];
+        keys.resize(value.size() / sizeof(FileKey));
+        std::memcpy(keys.data(), value.data(), value.size());
+        return true;
+      });
+  if (!status.ok()) return status;
+  return residents;
+}
+
+void PutResidents(IndexBatch& batch, const Sha256Digest& fingerprint,
+                  std::span<const FileKey> keys) {
+  std::string row = std::string(kResident) + ToHex(fingerprint);
+  if (keys.empty()) {
+    batch.Delete(Table::kMeta, std::move(row));
+    return;
+  }
+  batch.Put(Table::kMeta, std::move(row),
+            {reinterpret_cast<const char*>(keys.data()), keys.size_bytes()});
 }
 
 }  // namespace holdfast::cachesvc

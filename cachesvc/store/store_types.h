@@ -24,6 +24,8 @@ struct StoreLimits {
   std::uint64_t ttl_s = 7 * 86400;
   // The store does not write when less would be left on the file system.
   std::uint64_t free_floor_bytes = 50'000'000'000;
+
+  bool operator==(const StoreLimits&) const = default;
 };
 
 struct StoreOptions {
@@ -143,6 +145,9 @@ struct SweepReport {
   std::uint64_t unreferenced_chunks = 0;   // removed
   std::uint64_t unknown_names = 0;         // left alone
   std::uint64_t left_for_later = 0;        // Maintain() goes on
+  // The index was new, and settings and uses came from the ledger.
+  bool from_ledger = false;
+  std::string ledger_error;  // why not, though there is one
   std::uint64_t ms = 0;
 };
 
@@ -158,6 +163,7 @@ struct StoreUse {
   std::uint64_t sessions = 0;
   std::uint64_t foreign_manifests = 0;
   std::uint64_t pinned_manifests = 0;
+  std::uint64_t ledger_bytes = 0;  // in no budget, as the index
   // Why the store does not write now; empty: it does.
   std::string not_writing;
 };

@@ -83,18 +83,12 @@ absl::Status Sweep::ReadUse() {
   auto pins = LoadPins(store_.parts_.index);
   if (!pins.ok()) return pins.status();
   pins_ = *std::move(pins);
-  return store_.parts_.index.Scan(
-      Table::kHits, [&](std::string_view key, std::string_view value) {
-        FileKey file_key;
-        const auto row = DecodeHitRow(key, value);
-        if (!row || key.size() != 1 + file_key.size()) {
-          BadRow(Table::kHits, key);
-          return true;
-        }
-        std::copy(key.begin() + 1, key.end(), file_key.begin());
-        use_[file_key] = *row;
-        return true;
-      });
+  auto uses = LoadUses(store_.parts_.index, [this](std::string_view key) {
+    BadRow(Table::kHits, key);
+  });
+  if (!uses.ok()) return uses.status();
+  use_ = *std::move(uses);
+  return absl::OkStatus();
 }
 
 absl::Status Sweep::FinishTombstones() {

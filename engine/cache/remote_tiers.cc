@@ -9,6 +9,7 @@
 #include "grpcpp/grpcpp.h"
 #include "shared/deadlines.h"
 #include "shared/grpc_status.h"
+#include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
 namespace {
@@ -92,6 +93,7 @@ TierLookup RemoteTiers::Lookup(const PromptView& prompt) {
   request.set_epoch(session->epoch);
   ToProto(prompt, request.mutable_prompt());
   request.mutable_ended_restores()->Add(unheard_.begin(), unheard_.end());
+  request.set_session_key(std::string(prompt.session_key));
   v1::LookupResponse response;
   grpc::ClientContext context;
   SetDeadline(context, now + deadlines::kLookup);
@@ -244,6 +246,39 @@ absl::Status RemoteTiers::Take(const v1::RestorePiece& piece,
     row_bytes_ += ScatterRows(target, piece.target_offset_bytes(), from);
   }
   return absl::OkStatus();
+}
+
+void RemoteTiers::Drained() {
+  const attach::AttachSession* session = Session();
+  if (session == nullptr) return;
+  v1::DrainedRequest request;
+  request.set_epoch(session->epoch);
+  v1::DrainedResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context, steady_clock::now() + deadlines::kControl);
+  const grpc::Status status = stub_->Drained(&context, request, &response);
+  spdlog::info("drained residents={} status=\"{}\"", response.residents(),
+               status.ok() ? "ok" : status.error_message());
+}
+
+std::vector<KeptResident> RemoteTiers::Residents() {
+  const attach::AttachSession* session = Session();
+  if (session == nullptr) return {};
+  v1::ResidentsRequest request;
+  request.set_epoch(session->epoch);
+  v1::ResidentsResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context, steady_clock::now() + deadlines::kControl);
+  const grpc::Status status = stub_->Residents(&context, request, &response);
+  if (!status.ok()) {
+    spdlog::warn("residents of the last stop: {}", status.error_message());
+    return {};
+  }
+  std::vector<KeptResident> kept;
+  for (const v1::Resident& proto : response.residents()) {
+    if (auto resident = FromProto(proto)) kept.push_back(*std::move(resident));
+  }
+  return kept;
 }
 
 void RemoteTiers::End(std::uint64_t id) {

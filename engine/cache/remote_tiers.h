@@ -30,6 +30,8 @@ class RemoteTiers final : public CacheTiers {
   void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
     stores_.Add(std::move(job), std::move(done));
   }
+  void Drained() override;
+  std::vector<KeptResident> Residents() override;
 
  private:
   using Time = std::chrono::steady_clock::time_point;

@@ -79,6 +79,11 @@ v1::StoreRequest ToProto(const StoreJob& job, std::uint64_t epoch) {
   request.mutable_lease()->set_generation(job.lease.generation);
   request.set_session_key(job.session_key);
   request.set_deadline_ms(static_cast<std::uint32_t>(job.deadline.count()));
+  if (job.taint != kUntainted) {
+    request.set_taint_tokens(static_cast<std::uint32_t>(job.taint));
+  }
+  request.set_resident(job.resident);
+  request.set_pinned(job.pinned);
   return request;
 }
 
@@ -95,7 +100,32 @@ std::optional<TierCandidate> FromProto(const v1::TierCandidate& proto) {
   std::ranges::copy(proto.key(), candidate.key.begin());
   candidate.position = static_cast<int>(proto.position_tokens());
   candidate.bytes = proto.bytes();
+  if (proto.has_taint_tokens()) {
+    // Above everything that an int can say is above every position.
+    candidate.taint = static_cast<int>(std::min<std::uint32_t>(
+        proto.taint_tokens(), static_cast<std::uint32_t>(kUntainted)));
+  }
+  candidate.own_session = proto.own_session();
   return candidate;
+}
+
+std::optional<KeptResident> FromProto(const v1::Resident& proto) {
+  auto candidate = FromProto(proto.candidate());
+  KeptResident kept;
+  if (!candidate || proto.root().size() != kept.root.size() ||
+      candidate->position != proto.key_ids_size()) {
+    return std::nullopt;
+  }
+  kept.candidate = *candidate;
+  std::ranges::copy(proto.root(), kept.root.begin());
+  kept.ids.assign(proto.key_ids().begin(), proto.key_ids().end());
+  kept.session_key = proto.session_key();
+  for (const std::uint32_t line : proto.line_positions_tokens()) {
+    if (line > 0 && line < kept.ids.size()) {
+      kept.lines.push_back(static_cast<int>(line));
+    }
+  }
+  return kept;
 }
 
 StoreOutcome FromProto(v1::StoreResponse::Outcome outcome) {

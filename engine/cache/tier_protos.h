@@ -16,6 +16,7 @@ v1::StoreRequest ToProto(const StoreJob& job, std::uint64_t epoch);
 
 // Nothing for what no cache service of this version says.
 std::optional<TierCandidate> FromProto(const v1::TierCandidate& proto);
+std::optional<KeptResident> FromProto(const v1::Resident& proto);
 StoreOutcome FromProto(v1::StoreResponse::Outcome outcome);
 
 }  // namespace holdfast::engine

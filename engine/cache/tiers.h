@@ -10,10 +10,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/pool/block_pool.h"
+#include "engine/pool/provenance.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -27,13 +29,17 @@ struct PromptView {
   PrefixKey root{};
   std::span<const KeyId> ids;
   std::span<const PrefixKey> block_keys;  // of every whole block of ids
+  // Whose request it is; empty: nobody's. Conversations' own rows are for them.
+  std::string_view session_key = {};
 };
 
 struct TierCandidate {
   Tier tier = Tier::kDisk;
   Sha256Digest key{};
   int position = 0;
-  std::uint64_t bytes = 0;  // to read, with none of the rows in the pool
+  std::uint64_t bytes = 0;   // to read, with none of the rows in the pool
+  int taint = kUntainted;    // its lowest row of provenance `session`
+  bool own_session = false;  // kept by the conversation that asks
 };
 
 struct TierLookup {
@@ -95,6 +101,18 @@ struct StoreJob {
   LeaseRef lease;
   std::string session_key;
   std::chrono::milliseconds deadline{0};
+  int taint = kUntainted;
+  bool resident = false;  // at a planned stop: read it back at the next start
+  bool pinned = false;    // of the spill: kept until it is unpinned
+};
+
+// A conversation that was resident at the last planned stop.
+struct KeptResident {
+  TierCandidate candidate;  // its end
+  PrefixKey root{};
+  std::vector<KeyId> ids;
+  std::string session_key;
+  std::vector<int> lines;  // where it has line states; of the same key
 };
 
 enum class StoreOutcome { kStored, kWasThere, kRefused, kFailed, kDropped };
@@ -121,6 +139,13 @@ class CacheTiers {
   // Queues a store. `done` is called once, on any thread, when its blocks are
   // not read any more.
   virtual void Store(StoreJob job, std::function<void(StoreOutcome)> done) = 0;
+  // A planned stop has ended: what was stored as `resident` is what the next
+  // start reads back. Waits at most deadlines::kControl.
+  virtual void Drained() = 0;
+  // What the last planned stop left, in the order it was stored; none when the
+  // last engine of this model ended otherwise. Each is told once. Waits at most
+  // deadlines::kControl.
+  virtual std::vector<KeptResident> Residents() = 0;
 };
 
 }  // namespace holdfast::engine

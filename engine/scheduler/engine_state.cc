@@ -79,6 +79,7 @@ int EngineState::Clear() {
   if (tiering != nullptr) tiering->leases.RevokeAll();
   for (Seat& seat : seats) RetireResident(seat, {});
   records->Clear();
+  unclaimed.Clear();
   pool.EvictAll();  // the anchors of remnants go with their rows
   return pool.counts().free - free;
 }

@@ -16,6 +16,7 @@
 #include "engine/resume/grid_rule.h"
 #include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
+#include "engine/resume/unclaimed_rows.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/seat.h"
 #include "engine/scheduler/step_size.h"
@@ -80,6 +81,8 @@ struct EngineState {
   // Shared with those who answer gateways about them.
   const std::shared_ptr<SessionRecords> records =
       std::make_shared<SessionRecords>();
+  // Of what was read back at start.
+  UnclaimedRows unclaimed;
   Dropped anchors_dropped;
   Sampler sampler;
   StepSize step_size;

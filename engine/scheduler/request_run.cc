@@ -56,7 +56,7 @@ void RequestRun::Start() {
   }
   if (const auto status = Resume(); !status.ok()) return Fail(status);
   prefill_.emplace(state_, request_, resumption_.prompt_view(), sequence_,
-                   result_.cache.restored > 0);
+                   resumption_.from_tiers());
   result_.cache.anchors_taken += prefill_->anchors.Reached();
   if (rows_left() == 0) PromptDone();
 }
@@ -215,7 +215,7 @@ void RequestRun::Fail(const absl::Status& status) {
 
 void RequestRun::Keep() {
   const bool news =
-      sequence_.rows() > result_.cache.resumed_at || result_.cache.restored > 0;
+      sequence_.rows() > result_.cache.resumed_at || resumption_.from_tiers();
   if (sequence_.table.kind() == BlockTable::Kind::kScratch || model_failed_ ||
       !news) {
     return;

@@ -18,13 +18,31 @@ Resumption::Resumption(EngineState& state, const Request& request,
       stop_(stop) {
   if (state.tiering == nullptr) return;
   ExtendPrefixKeys(root, prompt, block_keys_);
-  prompt_view_ = {root, prompt, block_keys_};
+  prompt_view_ = {root, prompt, block_keys_, request.session_key};
 }
 
 CacheReport Resumption::Run(Sequence& sequence) {
   CacheReport report;
-  if (!FromTiers(sequence, report)) InPlace(sequence, report);
+  from_tiers_ = FromTiers(sequence, report);
+  if (!from_tiers_) InPlace(sequence, report);
+  ClaimRows(report);
   return report;
+}
+
+void Resumption::ClaimRows(CacheReport& report) {
+  if (request_.cache_mode == CacheMode::kBypass || state_.unclaimed.empty()) {
+    return;
+  }
+  const int rows =
+      from_tiers_ ? 0
+                  : state_.unclaimed.Below(root_, prompt_, report.resumed_at);
+  if (rows > 0) {
+    report.source = CacheSource::kSpill;
+    report.restored = rows;
+  }
+  if (request_.cache_mode == CacheMode::kDefault) {
+    state_.unclaimed.Claim(root_, prompt_);
+  }
 }
 
 ResumePlan Resumption::Plan(int limit) {
@@ -61,13 +79,13 @@ bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
   tier_miss_ = from.miss;
   if (from.source == CacheSource::kNone) return false;
   const int grid = static_cast<int>(state_.model.layout().grid_tokens);
+  const bool line = sequence.rows() % grid == 0 && sequence.taint == kUntainted;
   report = {.source = from.source,
             .resumed_at = sequence.rows(),
             .restored = from.restored,
             .computed = 0,
             .miss = MissReason::kNone,
-            .anchor = sequence.rows() % grid == 0 ? AnchorKind::kLine
-                                                  : AnchorKind::kEnd,
+            .anchor = line ? AnchorKind::kLine : AnchorKind::kEnd,
             .anchors_taken = 0};
   return true;
 }

@@ -27,6 +27,8 @@ class Resumption {
   // tiers when they are worth it, else from the pool.
   CacheReport Run(Sequence& sequence);
 
+  // Rows were read for this request.
+  bool from_tiers() const { return from_tiers_; }
   // Empty when there are no tiers.
   const PromptView& prompt_view() const { return prompt_view_; }
 
@@ -35,6 +37,8 @@ class Resumption {
   // False, and the sequence is empty, when no tier serves.
   bool FromTiers(Sequence& sequence, CacheReport& report);
   void InPlace(Sequence& sequence, CacheReport& report);
+  // Rows read back at start count as their tier's, once.
+  void ClaimRows(CacheReport& report);
 
   EngineState& state_;
   const Request& request_;
@@ -44,6 +48,7 @@ class Resumption {
   std::vector<PrefixKey> block_keys_;  // when there are tiers
   PromptView prompt_view_;
   MissReason tier_miss_ = MissReason::kNone;
+  bool from_tiers_ = false;
 };
 
 }  // namespace holdfast::engine

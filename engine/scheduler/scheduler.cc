@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/pool/free_memory.h"
+#include "engine/scheduler/read_back.h"
 #include "engine/scheduler/request_run.h"
 #include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
@@ -174,6 +175,11 @@ std::shared_ptr<Job> Scheduler::NextJob() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++progress_;
+    if (!read_back_ && state_->tiering != nullptr &&
+        state_->tiering->tiers.attached()) {
+      ReadBack(lock);
+      continue;
+    }
     if (!clear_waiters_.empty()) {
       AnswerClears(lock);
       continue;
@@ -186,10 +192,25 @@ std::shared_ptr<Job> Scheduler::NextJob() {
     if (stopping_) return nullptr;
     Idle(lock);
   }
+  // Nobody to read from was there in time; lookups find what is kept.
+  read_back_ = true;
   std::shared_ptr<Job> job = std::move(queue_.front());
   queue_.pop_front();
   running_ = true;
   return job;
+}
+
+void Scheduler::ReadBack(std::unique_lock<std::mutex>& lock) {
+  read_back_ = true;
+  lock.unlock();
+  ReadBackResidents(*state_, [this] {
+    ++progress_;
+    const std::lock_guard guard(mutex_);
+    return draining_;
+  });
+  const EngineGauges gauges = CacheGauges(*state_);
+  lock.lock();
+  cache_gauges_ = gauges;
 }
 
 void Scheduler::Idle(std::unique_lock<std::mutex>& lock) {

@@ -82,6 +82,8 @@ class Scheduler {
   bool MustStop(const Job& job);
   void AnswerDrains(std::unique_lock<std::mutex>& lock);
   void AnswerClears(std::unique_lock<std::mutex>& lock);
+  // What was resident at the last planned stop.
+  void ReadBack(std::unique_lock<std::mutex>& lock);
   // What the engine thread does while it has no request.
   void Idle(std::unique_lock<std::mutex>& lock);
   bool DeadlinePassed() const;  // needs mutex_
@@ -106,6 +108,7 @@ class Scheduler {
   std::vector<std::function<void(DrainResult)>> drain_waiters_;
   std::vector<std::function<void(int)>> clear_waiters_;
   bool spilled_ = false;
+  bool read_back_ = false;      // or it is too late for it
   EngineGauges cache_gauges_;   // what of them the engine thread counts
   double request_seconds_ = 1;  // moving average, for Retry-After
 

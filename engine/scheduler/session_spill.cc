@@ -49,13 +49,6 @@ class Staging {
   std::vector<BlockId> blocks_;
 };
 
-// Files and snapshots of `session` rows carry a taint, which is not built: on a
-// grid backend conversations stay in the pool.
-bool Storable(const EngineState& state, const Seat& seat) {
-  return seat.resident.has_value() && state.rule.any_split() &&
-         seat.resident->taint == kUntainted;
-}
-
 // The newest line anchors below the end, oldest first.
 AnchorList LinesToKeep(const Sequence& resident, int grid) {
   AnchorList lines;
@@ -94,6 +87,7 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& resident,
   job.states = std::move(staging.states);
   job.lease = *lease;
   job.session_key = resident.session_key;
+  job.taint = resident.taint;
   job.deadline =
       std::max(milliseconds(0),
                duration_cast<milliseconds>(deadline - steady_clock::now()));
@@ -119,6 +113,7 @@ void SpillOne(EngineState& state, const Sequence& resident,
     spdlog::warn("spill rows={}: the pool has no room for its state", rows);
     return;
   }
+  job->resident = true;
   const auto outcome = std::make_shared<std::promise<StoreOutcome>>();
   std::future<StoreOutcome> stored = outcome->get_future();
   state.tiering->Store(*std::move(job), [outcome](StoreOutcome result) {
@@ -138,14 +133,15 @@ void SpillResidents(EngineState& state, steady_clock::time_point deadline) {
   if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
   std::vector<const Seat*> seats;
   for (const Seat& seat : state.seats) {
-    if (Storable(state, seat)) seats.push_back(&seat);
+    if (seat.resident) seats.push_back(&seat);
   }
   std::ranges::sort(seats, std::greater{}, &Seat::last_use);
   for (const Seat* seat : seats) SpillOne(state, *seat->resident, deadline);
+  state.tiering->tiers.Drained();
 }
 
 void StoreTurn(EngineState& state, const Seat& seat) {
-  if (state.tiering == nullptr || !Storable(state, seat)) return;
+  if (state.tiering == nullptr || !seat.resident) return;
   const Sequence& resident = *seat.resident;
   const int rows = resident.rows();
   const std::uint64_t bytes = resident.table.size() * state.pool.block_bytes() +

@@ -12,8 +12,8 @@ namespace holdfast::engine {
 // Stores the resident conversation of every seat, whatever its length: rows,
 // the state behind its last row and its newest line anchors. The one used last
 // goes first. Waits until all are durable, at most until `deadline`. Says in
-// the log what came of each. On the engine thread, when nothing runs; residents
-// stay.
+// the log what came of each. What was stored is read back by the next start. On
+// the engine thread, when nothing runs; residents stay.
 void SpillResidents(EngineState& state,
                     std::chrono::steady_clock::time_point deadline);
 

@@ -83,9 +83,8 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
     return {.miss = MissReason::kDeadline};
   }
   tiering.store_entry_bytes = lookup.store_entry_bytes;
-  // What was stored is `grid`: it serves where any prompt may start.
   std::erase_if(lookup.candidates, [this](const TierCandidate& candidate) {
-    return !state_.rule.SharedAt(candidate.position);
+    return !Serves(candidate);
   });
   const TierPlan plan =
       PlanTiers(tiering.costs, lookup.candidates, in_place, tokens);
@@ -128,6 +127,16 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
   return result;
 }
 
+// As in the pool: where a cold run of this prompt has the same state; and at
+// what its own conversation kept, all of whose rows the prompt has.
+bool TierResume::Serves(const TierCandidate& candidate) const {
+  const bool cold_passes =
+      state_.rule.SharedAt(candidate.position) ||
+      candidate.position == static_cast<int>(prompt_.ids.size());
+  return candidate.own_session ||
+         (candidate.position <= candidate.taint && cold_passes);
+}
+
 MissReason TierResume::WhyNothing(const TierLookup& lookup,
                                   const TierPlan& plan) const {
   if (plan.too_costly) return MissReason::kTooCostly;
@@ -142,7 +151,11 @@ absl::Status TierResume::Restore(const TierOffer& offer, int in_place,
                                  Sequence& sequence) {
   const int position = offer.candidate.position;
   restored_ = 0;
-  const int have = AdoptWhatIsThere(position, sequence);
+  // On a grid backend the rows of a chunk that is not whole, and those of a
+  // conversation, are other bits than the pool's of the same ids.
+  const int taint = offer.candidate.taint;
+  const int have = AdoptWhatIsThere(
+      state_.rule.SharedBelow(std::min(position, taint)), sequence);
   if (!hooks_.have_blocks(position)) {
     return absl::ResourceExhaustedError("no blocks for its rows");
   }
@@ -164,13 +177,17 @@ absl::Status TierResume::Restore(const TierOffer& offer, int in_place,
   if (!status.ok()) return status;
   ReadStateImage(layout, image.span(), sequence.sections.get());
   sequence.ids.assign(prompt_.ids.begin(), prompt_.ids.begin() + position);
+  if (taint < position) {
+    sequence.taint = taint;
+    sequence.table.MarkSession(taint / kBlockTokens);
+  }
   restored_ = position - have;
   return absl::OkStatus();
 }
 
-int TierResume::AdoptWhatIsThere(int position, Sequence& sequence) {
+int TierResume::AdoptWhatIsThere(int limit, Sequence& sequence) {
   int rows = 0;
-  while (rows + kBlockTokens <= position) {
+  while (rows + kBlockTokens <= limit) {
     const BlockId block =
         state_.pool.Find(prompt_.block_keys[rows / kBlockTokens],
                          prompt_.ids.subspan(rows, kBlockTokens));

@@ -13,7 +13,8 @@
 namespace holdfast::engine {
 
 struct TierResumption {
-  // Not kNone: the sequence has the state, as a cold run would have it.
+  // Not kNone: the sequence has the state: as a cold run would have it, or, on
+  // a grid backend, as its own conversation kept it.
   CacheSource source = CacheSource::kNone;
   int restored = 0;  // rows that were read; those below were in the pool
   // Why the tiers did not serve, when that is more than "cold".
@@ -43,11 +44,12 @@ class TierResume {
   TierResumption Run(int in_place, Sequence& sequence);
 
  private:
+  bool Serves(const TierCandidate& candidate) const;
   MissReason WhyNothing(const TierLookup& lookup, const TierPlan& plan) const;
   absl::Status Restore(const TierOffer& offer, int in_place,
                        Sequence& sequence);
-  // Whole blocks that the pool has; returns their rows.
-  int AdoptWhatIsThere(int position, Sequence& sequence);
+  // Whole blocks below `limit` that the pool has; returns their rows.
+  int AdoptWhatIsThere(int limit, Sequence& sequence);
 
   EngineState& state_;
   const PromptView& prompt_;

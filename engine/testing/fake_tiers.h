@@ -25,6 +25,10 @@ class FakeTiers final : public CacheTiers {
     std::vector<std::byte> rows = {};
     int position = 0;
     std::vector<std::byte> image = {};
+    std::string session_key = {};
+    int taint = kUntainted;
+    StoredState kind = StoredState::kLine;
+    bool resident = false;
   };
 
   explicit FakeTiers(const BlockPool& pool) : pool_(pool) {}
@@ -47,6 +51,11 @@ class FakeTiers final : public CacheTiers {
       TierCandidate candidate{.tier = entry.tier, .position = entry.position};
       candidate.key[0] = static_cast<std::uint8_t>(i);
       candidate.bytes = entry.rows.size() + entry.image.size();
+      candidate.taint = entry.taint;
+      candidate.own_session = !prompt.session_key.empty() &&
+                              prompt.session_key == entry.session_key &&
+                              entry.kind != StoredState::kLine;
+      if (entry.position > entry.taint && !candidate.own_session) continue;
       lookup.candidates.push_back(candidate);
     }
     std::ranges::sort(lookup.candidates, std::greater{},
@@ -60,7 +69,7 @@ class FakeTiers final : public CacheTiers {
     return {.disk = admit, .store = store_line};
   }
   absl::Status Restore(const RestoreJob& job) override {
-    const Entry& entry = entries[job.candidate.key[0]];
+    const Entry& entry = Find(job.candidate);
     const bool fails = failures != 0;
     if (failures > 0) --failures;
     const absl::Status status = fails ? restore_status : absl::OkStatus();
@@ -91,8 +100,13 @@ class FakeTiers final : public CacheTiers {
     std::vector<std::byte> rows;
     for (const BlockId block : job.blocks) Append(rows, block);
     for (const StoreJob::State& state : job.states) {
-      Entry entry{
-          .tier = job.tier, .root = job.root, .position = state.position};
+      Entry entry{.tier = job.tier,
+                  .root = job.root,
+                  .position = state.position,
+                  .session_key = job.session_key,
+                  .taint = job.taint,
+                  .kind = state.kind,
+                  .resident = job.resident};
       entry.ids.assign(job.ids.begin(), job.ids.begin() + state.position);
       entry.rows = rows;
       for (const BlockId block : state.blocks) Append(entry.image, block);
@@ -101,6 +115,33 @@ class FakeTiers final : public CacheTiers {
     }
   }
 
+  void Drained() override {
+    if (killed) return;
+    drained = entries;
+  }
+  std::vector<KeptResident> Residents() override {
+    std::vector<KeptResident> kept;
+    for (std::size_t i = 0; i < drained.size(); ++i) {
+      const Entry& entry = drained[i];
+      if (!entry.resident || entry.kind != StoredState::kEnd) continue;
+      TierCandidate candidate{.tier = entry.tier, .position = entry.position};
+      candidate.key[0] = static_cast<std::uint8_t>(i);
+      candidate.bytes = entry.rows.size() + entry.image.size();
+      candidate.taint = entry.taint;
+      candidate.own_session = true;
+      kept.push_back({candidate, entry.root, entry.ids, entry.session_key, {}});
+      for (const Entry& line : drained) {
+        if (line.kind == StoredState::kLine && line.tier == entry.tier) {
+          kept.back().lines.push_back(line.position);
+        }
+      }
+    }
+    drained.clear();
+    return kept;
+  }
+
+  std::vector<Entry> drained;  // of the last planned stop, until it is read
+  bool killed = false;         // before the planned stop had ended
   TierLookup::Outcome outcome = TierLookup::Outcome::kAnswered;
   int minimum_tokens = 0;
   std::size_t image_bytes = 0;
@@ -119,6 +160,19 @@ class FakeTiers final : public CacheTiers {
   std::vector<int> have_tokens;
 
  private:
+  // A manifest has several states, each at its position.
+  const Entry& Find(const TierCandidate& candidate) const {
+    const Entry& named = entries[candidate.key[0]];
+    for (const Entry& entry : entries) {
+      if (entry.tier == named.tier && entry.root == named.root &&
+          entry.position == candidate.position &&
+          std::equal(entry.ids.begin(), entry.ids.end(), named.ids.begin())) {
+        return entry;
+      }
+    }
+    return named;
+  }
+
   void Append(std::vector<std::byte>& to, BlockId block) const {
     const std::byte* data = pool_.data(block);
     to.insert(to.end(), data, data + pool_.block_bytes());

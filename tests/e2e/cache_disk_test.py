@@ -44,13 +44,13 @@ class DiskTest(DaemonTest):
         self.assertEqual(checks.conservation_problems(answer), [])
         return answer
 
-    def next_turn(self, first: Answer) -> Answer:
+    def next_turn(self, first: Answer, session: str = "a", **fields) -> Answer:
         """The conversation goes on, by ids: text that is tokenized again may be
         other ids than the answer's."""
         ids = [*first.holdfast["prompt_ids"], *first.holdfast["output_ids"]]
-        body = {"model": self.model_id, **PARAMS, "holdfast": {"digest": True},
+        body = {"model": self.model_id, **PARAMS, "holdfast": {"digest": True, **fields},
                 "prompt": ids + ids[:300]}
-        answer = self.client.generate("/v1/completions", body)
+        answer = self.client.generate("/v1/completions", body, {"X-Session-Id": session})
         self.assertEqual(answer.status, 200, answer.error)
         return answer
 
@@ -174,6 +174,25 @@ class DiskTest(DaemonTest):
         self.assertEqual(answer.holdfast["cache_source"], "spill")
         self.assertGreater(answer.cached_tokens, first.prompt_tokens)
         self.assert_as_cold(answer)
+
+    def test_what_was_resident_is_read_back_before_the_first_request(self) -> None:
+        first = self.ask(self.head(9), "What is in the text?", "a")
+        self.daemons.restart("all", signal.SIGTERM)
+        wait_until("it is read back", lambda: self.tier("spill")["hits"] > 0)
+        read = self.tier("spill")["hits"]
+        answer = self.next_turn(first)
+        self.assertEqual(answer.holdfast["cache_source"], "spill")
+        self.assertEqual(answer.holdfast["cached_by_source"], {"spill": answer.cached_tokens})
+        self.assertEqual(self.tier("spill")["hits"], read, "in place: nothing is read for it")
+        self.assert_as_cold(answer)
+        again = self.next_turn(answer)
+        self.assertEqual(again.holdfast["cache_source"], "end")
+        # No planned stop: nothing is read back by itself, and lookups find it.
+        self.kill_all()
+        later = self.next_turn(first)
+        self.assertEqual(later.holdfast["cache_source"], "spill")
+        self.assertEqual(self.tier("spill")["hits"], 1)
+        self.assert_as_cold(later)
 
     def miss(self, answer: Answer) -> str:
         return answer.holdfast.get("miss_reason", "")
