@@ -13,6 +13,9 @@ constexpr int kRowBatch = 16;
 // Partial results of one batch, unless one row needs more.
 constexpr std::size_t kPartialFloats = std::size_t{1} << 19;
 
+// Fewer results than this are combined by the calling thread.
+constexpr int kSharedMerges = 64;
+
 // From this many (token, head) rows of a KV head on, unpacking tiles pays.
 constexpr int kManyRows = 24;
 
@@ -43,7 +46,9 @@ Status HostAttention::Prepare(const Limits& limits) {
       partials_,
       HostMemory::Make(std::max(one_row, kPartialFloats) * sizeof(float),
                        "attention partial results"));
-  thread_floats_ = std::max(heads * kTileKeys + kPartialHeader + dims,
+  leads_.resize(pool_.threads());
+  combined_.resize(kRowBatch);
+  thread_floats_ = std::max(heads * (kTileKeys + kPartialHeader + dims),
                             PrefillScratchFloats(limits.max_head_dim));
   HF_ASSIGN_OR_RETURN(
       thread_scratch_,
@@ -102,46 +107,84 @@ void HostAttention::RunMany(const AttentionCall& call, const RowSpan& span) {
 
 void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
                             int first, int rows) {
-  const int dims = call.shape.head_dim;
-  const int width = call.heads * dims;
-  const int position = span.position + first;
+  const int width = call.heads * call.shape.head_dim;
   const float* q = call.q + static_cast<std::int64_t>(span.first_row + first) *
                                 call.row_stride;
-  float* out =
-      call.out + static_cast<std::int64_t>(span.first_row + first) * width;
   for (int r = 0; r < rows; ++r) {
     float* scaled = queries_.floats() + static_cast<std::size_t>(r) * width;
     const float* row = q + static_cast<std::int64_t>(r) * call.row_stride;
     for (int i = 0; i < width; ++i) scaled[i] = row[i] * call.scale;
   }
+  for (Lead& lead : leads_) lead = {};
+  const int tiles = TilesOf(span.position + first + rows - 1);
+  pool_.For(rows * tiles, [&](int index, int thread) {
+    RunTile(call, span, first, tiles, index, thread);
+  });
+  CombineTiles(call, span, first, rows);
+}
 
+void HostAttention::RunTile(const AttentionCall& call, const RowSpan& span,
+                            int first, int tiles, int index, int thread) {
+  const int row = index / tiles;
+  const int tile = index % tiles;
+  const int keys =
+      std::min(kTileKeys, span.position + first + row + 1 - tile * kTileKeys);
+  if (keys <= 0) return;
+  const int dims = call.shape.head_dim;
+  const std::size_t tile_floats =
+      call.heads * static_cast<std::size_t>(kPartialHeader + dims);
+  float* const row_partials =
+      partials_.floats() + static_cast<std::size_t>(row) * tiles * tile_floats;
+  float* const scores = thread_scratch_.floats() + thread * thread_floats_;
+  float* const own = scores + call.heads * kTileKeys;
+  Lead& lead = leads_[thread];
+  const bool follows = lead.row == row && lead.next == tile;
+  const int place = IsPerturbed(span) ? tiles - 1 - tile : tile;
+  float* const to = follows ? own : row_partials + place * tile_floats;
+  kernels_.tile(
+      call.shape,
+      TileOf(call, span, tile, keys < kTileKeys || tile + 1 == tiles), keys,
+      queries_.floats() + static_cast<std::size_t>(row) * call.heads * dims,
+      call.heads, scores, to);
+  if (follows) kernels_.merge(own, call.heads, dims, row_partials);
+  if (place != 0 && !follows) return;
+  combined_[row] = follows ? tile + 1 : 1;
+  if (!IsPerturbed(span)) lead = {row, tile + 1};
+}
+
+void HostAttention::CombineTiles(const AttentionCall& call, const RowSpan& span,
+                                 int first, int rows) {
+  const int dims = call.shape.head_dim;
   const std::size_t head_floats = kPartialHeader + dims;
   const std::size_t tile_floats = call.heads * head_floats;
+  const int position = span.position + first;
   const int tiles = TilesOf(position + rows - 1);
-  pool_.For(rows * tiles, [&](int index, int thread) {
-    const int row = index / tiles;
-    const int tile = index % tiles;
-    const int keys = std::min(kTileKeys, position + row + 1 - tile * kTileKeys);
-    if (keys <= 0) return;
-    const int place = IsPerturbed(span) ? tiles - 1 - tile : index;
-    kernels_.tile(
-        call.shape,
-        TileOf(call, span, tile, keys < kTileKeys || tile + 1 == tiles), keys,
-        queries_.floats() + static_cast<std::size_t>(row) * width, call.heads,
-        thread_scratch_.floats() + thread * thread_floats_,
-        partials_.floats() + place * tile_floats);
-  });
-  pool_.For(rows * call.heads, [&](int index, int thread) {
+  int merges = 0;
+  for (int row = 0; row < rows; ++row) {
+    merges += (TilesOf(position + row) - combined_[row]) * call.heads;
+  }
+  float* const out =
+      call.out +
+      static_cast<std::int64_t>(span.first_row + first) * call.heads * dims;
+  const auto combine = [&](int index, int thread) {
     const int row = index / call.heads;
     const int head = index % call.heads;
-    kernels_.combine(
+    const float* partials =
         partials_.floats() +
-            static_cast<std::size_t>(row) * tiles * tile_floats +
-            head * head_floats,
-        TilesOf(position + row), tile_floats, dims,
-        thread_scratch_.floats() + thread * thread_floats_,
-        out + static_cast<std::int64_t>(row) * width + head * dims);
-  });
+        static_cast<std::size_t>(row) * tiles * tile_floats +
+        head * head_floats;
+    const int combined = combined_[row];
+    kernels_.combine(partials, partials + combined * tile_floats,
+                     TilesOf(position + row) - combined, tile_floats, dims,
+                     thread_scratch_.floats() + thread * thread_floats_,
+                     out + static_cast<std::int64_t>(index) * dims);
+  };
+  const int outputs = rows * call.heads;
+  if (merges >= kSharedMerges) {
+    pool_.For(outputs, combine);
+  } else {
+    for (int index = 0; index < outputs; ++index) combine(index, 0);
+  }
 }
 
 }  // namespace holdfast::kernels

@@ -3,6 +3,8 @@
 #ifndef HOLDFAST_KERNELS_HOST_ATTENTION_H_
 #define HOLDFAST_KERNELS_HOST_ATTENTION_H_
 
+#include <vector>
+
 #include "kernels/backend.h"
 #include "kernels/host/kernel_tables.h"
 #include "kernels/host/memory.h"
@@ -41,14 +43,30 @@ class HostAttention {
   // Rows [first, first + rows) of the span, each against tiles read in place.
   void RunRows(const AttentionCall& call, const RowSpan& span, int first,
                int rows);
+  // One row against one tile, into partials_.
+  void RunTile(const AttentionCall& call, const RowSpan& span, int first,
+               int tiles, int index, int thread);
+  // The outputs of rows [first, first + rows), whose tiles are computed.
+  void CombineTiles(const AttentionCall& call, const RowSpan& span, int first,
+                    int rows);
   // All rows of the span, tiles unpacked once for many rows.
   void RunMany(const AttentionCall& call, const RowSpan& span);
 
   const AttentionKernels& kernels_;
   ThreadPool& pool_;
   const Exactness exactness_;
-  HostMemory queries_;   // scaled, of one batch of rows
-  HostMemory partials_;  // [row][tile][head]
+  // Tiles 0 to next - 1 of a row that one thread has computed one after the
+  // other, each combined with those before it at once: less goes from thread to
+  // thread, and less is left when all tiles are there.
+  struct alignas(64) Lead {
+    int row = -1;
+    int next = 0;
+  };
+
+  HostMemory queries_;         // scaled, of one batch of rows
+  HostMemory partials_;        // [row][tile][head]
+  std::vector<Lead> leads_;    // of each thread
+  std::vector<int> combined_;  // of each row: tiles that are in its first place
   HostMemory thread_scratch_;
   std::size_t thread_floats_ = 0;  // of thread_scratch_, each thread
 };

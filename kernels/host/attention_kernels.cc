@@ -37,18 +37,26 @@ void Prefill(const PrefillChunk& chunk) {
   }
 }
 
-void Combine(const float* partials, int tiles, std::size_t stride, int head_dim,
-             float* scratch, float* out) {
+void Merge(const float* next, int heads, int head_dim, float* total) {
+  const int floats = kPartialHeader + head_dim;
+  for (int head = 0; head < heads; ++head, next += floats, total += floats) {
+    MergePartial(next, head_dim, total);
+  }
+}
+
+void Combine(const float* first, const float* next, int tiles,
+             std::size_t stride, int head_dim, float* scratch, float* out) {
   const std::size_t count = kPartialHeader + head_dim;
-  std::memcpy(scratch, partials, count * sizeof(float));
-  for (int tile = 1; tile < tiles; ++tile) {
-    MergePartial(partials + tile * stride, head_dim, scratch);
+  std::memcpy(scratch, first, count * sizeof(float));
+  for (int tile = 0; tile < tiles; ++tile) {
+    MergePartial(next + tile * stride, head_dim, scratch);
   }
   FinishPartial(scratch, head_dim, out);
 }
 
 const AttentionKernels* GetAttentionKernels() {
-  static constexpr AttentionKernels kTable = {&Tile, &Combine, &Prefill};
+  static constexpr AttentionKernels kTable = {&Tile, &Merge, &Combine,
+                                              &Prefill};
   return &kTable;
 }
 

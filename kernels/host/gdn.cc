@@ -14,9 +14,6 @@ constexpr int kPassRows = 256;
 // Spans of up to this many rows are decode rows: a head goes through all steps
 // on one thread.
 constexpr int kFewRows = 8;
-// Of these rows: enough tasks that a thread that is held up does not hold up
-// the others, few enough that heads are computed together.
-constexpr int kTasksPerThread = 2;
 constexpr int kMostDim = 256;
 constexpr int kLineFloats = 16;  // of a cache line
 constexpr int kKeyUnit = 16;
@@ -148,10 +145,9 @@ void HostGdn::Run(const GdnCall& call) {
 }
 
 int HostGdn::PartsOf(const GdnShape& shape, std::size_t pieces) const {
-  if (pool_.threads() == 1) return 1;
-  const int tasks = kTasksPerThread * pool_.threads();
+  // Heads that are computed together wait for memory once.
   const int count = static_cast<int>(pieces);
-  return std::clamp((tasks + count - 1) / count, 1, shape.key_heads);
+  return std::clamp((pool_.threads() + count - 1) / count, 1, shape.key_heads);
 }
 
 HostGdn::Heads HostGdn::PartOf(const GdnShape& shape, int part, int parts) {

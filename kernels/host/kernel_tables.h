@@ -135,10 +135,13 @@ struct AttentionKernels {
   // it are not used as numbers. scores: scratch of heads x kTileKeys.
   void (*tile)(const KvShape& shape, const KvTile& tile, int keys,
                const float* q, int heads, float* scores, float* partials);
-  // Combines the partial results of tiles 0 to tiles - 1, `stride` floats
-  // apart, and writes the head's head_dim outputs.
-  void (*combine)(const float* partials, int tiles, std::size_t stride,
-                  int head_dim, float* scratch, float* out);
+  // Combines the partial results of the next tile with those of all before it,
+  // each of `heads` heads.
+  void (*merge)(const float* next, int heads, int head_dim, float* total);
+  // Combines partial results of a head with the `tiles` that follow, `stride`
+  // floats apart, and writes the head's head_dim outputs.
+  void (*combine)(const float* first, const float* next, int tiles,
+                  std::size_t stride, int head_dim, float* scratch, float* out);
   // All tiles and the combination of many rows.
   void (*prefill)(const PrefillChunk& chunk);
 };

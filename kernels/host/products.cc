@@ -64,10 +64,15 @@ void HostProducts::MatMul(const PackedMatrix& w, const float* x, int rows,
 
 void HostProducts::FewRows(const PackedMatrix& w, const float* x, int rows,
                            const float* bias, float* y) {
-  pool_.For(w.pairs(), [&](int index, int) {
-    const PackedMatrix::Pair pair = w.pair(index);
+  // Two panels together, but an odd number of pairs does not keep one thread
+  // waiting for a pair of another's: shares may end inside one.
+  pool_.ForRuns(2 * w.pairs(), 2, [&](int begin, int end, int) {
+    const PackedMatrix::Pair pair = w.pair(begin / 2);
+    const int first = begin % 2;
+    const int count = std::min(first + end - begin, pair.count) - first;
+    if (count <= 0) return;  // of a panel that is alone in its pair
     kernels_.few(
-        {pair.panels, pair.count, w.cols(), x, rows, bias, y, w.rows()});
+        {pair.panels + first, count, w.cols(), x, rows, bias, y, w.rows()});
   });
 }
 

@@ -26,19 +26,6 @@ int EndOf(std::uint64_t range) {
   return static_cast<int>(range & kMostIndices);
 }
 
-// Takes the next index of a range; -1: it has none.
-int TakeIndex(std::atomic<std::uint64_t>& range) {
-  std::uint64_t seen = range.load(std::memory_order_acquire);
-  while (NextOf(seen) < EndOf(seen)) {
-    if (range.compare_exchange_weak(seen, seen + (1u << kNextShift),
-                                    std::memory_order_acq_rel,
-                                    std::memory_order_acquire)) {
-      return NextOf(seen);
-    }
-  }
-  return -1;
-}
-
 // Pauses before a thread sleeps. Between the products of a forward pass there
 // are a few microseconds; a pause is tens of nanoseconds.
 constexpr int kSpins = 2000;
@@ -93,20 +80,23 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::Run(int count, Task task, const void* body) {
+void ThreadPool::Run(int count, int run, Task task, const void* body) {
   if (workers_.empty() || count <= 1) {
-    for (int index = 0; index < count; ++index) task(body, index, 0);
+    for (int begin = 0; begin < count; begin += run) {
+      task(body, begin, std::min(begin + run, count), 0);
+    }
     return;
   }
   const std::int64_t most = std::int64_t{kMostIndices} * threads();
   for (std::int64_t first = 0; first < count; first += most) {
     RunPart(static_cast<int>(first),
-            static_cast<int>(std::min<std::int64_t>(most, count - first)), task,
-            body);
+            static_cast<int>(std::min<std::int64_t>(most, count - first)), run,
+            task, body);
   }
 }
 
-void ThreadPool::RunPart(int first, int count, Task task, const void* body) {
+void ThreadPool::RunPart(int first, int count, int run, Task task,
+                         const void* body) {
   unfinished_.store(count, std::memory_order_relaxed);
   ++loop_;
   // The caller starts last, with the last indices, and at once: where shares
@@ -116,7 +106,8 @@ void ThreadPool::RunPart(int first, int count, Task task, const void* body) {
     const auto begin = static_cast<int>(count * i / threads);
     const auto end = static_cast<int>(count * (i + 1) / threads);
     Share& share = shares_[threads - 1 - i];
-    share.first = first + begin;
+    share.first.store(first + begin, std::memory_order_relaxed);
+    share.run.store(run, std::memory_order_relaxed);
     share.task = task;
     share.body = body;
     share.range.store(std::uint64_t{loop_} << kLoopShift |
@@ -142,15 +133,33 @@ void ThreadPool::RunPart(int first, int count, Task task, const void* body) {
   }
 }
 
+bool ThreadPool::TakeIndices(Share& share, int& begin, int& end) {
+  std::uint64_t seen = share.range.load(std::memory_order_acquire);
+  while (NextOf(seen) < EndOf(seen)) {
+    const int first = share.first.load(std::memory_order_relaxed);
+    const int run = share.run.load(std::memory_order_relaxed);
+    begin = NextOf(seen);
+    end = std::min(EndOf(seen), begin + run - (first + begin) % run);
+    const std::uint64_t next =
+        seen + (static_cast<std::uint64_t>(end - begin) << kNextShift);
+    if (share.range.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                          std::memory_order_acquire)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void ThreadPool::TakeTasks(int thread) {
   const int threads = this->threads();
   for (int i = 0; i < threads; ++i) {
     Share& share = shares_[(thread + i) % threads];
     int done = 0;
-    for (int index = TakeIndex(share.range); index >= 0;
-         index = TakeIndex(share.range)) {
-      share.task(share.body, share.first + index, thread);
-      ++done;
+    int begin, end;
+    while (TakeIndices(share, begin, end)) {
+      const int first = share.first.load(std::memory_order_relaxed);
+      share.task(share.body, first + begin, first + end, thread);
+      done += end - begin;
     }
     // Told at once, not after a look at the others' shares.
     if (done > 0 &&

@@ -43,19 +43,36 @@ class ThreadPool {
   // seen after. One caller at a time; body must not throw or call For.
   template <typename Body>
   void For(int count, const Body& body) {
-    Run(count, &Invoke<Body>, &body);
+    Run(count, 1, &Invoke<Body>, &body);
+  }
+
+  // The same with body(begin, end, thread), which gets up to `run` indices at
+  // once: [0, run), [run, 2 run), ..., those of them that are in one share. For
+  // work that is cheaper together but may be cut so that shares are even.
+  template <typename Body>
+  void ForRuns(int count, int run, const Body& body) {
+    Run(count, run, &InvokeRun<Body>, &body);
   }
 
  private:
-  using Task = void (*)(const void* body, int index, int thread);
+  using Task = void (*)(const void* body, int begin, int end, int thread);
 
   template <typename Body>
-  static void Invoke(const void* body, int index, int thread) {
-    (*static_cast<const Body*>(body))(index, thread);
+  static void Invoke(const void* body, int begin, int, int thread) {
+    (*static_cast<const Body*>(body))(begin, thread);
+  }
+  template <typename Body>
+  static void InvokeRun(const void* body, int begin, int end, int thread) {
+    (*static_cast<const Body*>(body))(begin, end, thread);
   }
 
-  void Run(int count, Task task, const void* body);
-  void RunPart(int first, int count, Task task, const void* body);
+  struct Share;
+
+  void Run(int count, int run, Task task, const void* body);
+  void RunPart(int first, int count, int run, Task task, const void* body);
+  // Takes the next indices of a share, [begin, end) of its range; false: none
+  // is left.
+  static bool TakeIndices(Share& share, int& begin, int& end);
   void TakeTasks(int thread);
   void WorkerMain(int thread);
   void WaitForLoop(int thread, std::uint32_t seen);
@@ -68,8 +85,11 @@ class ThreadPool {
     // Number of the loop, next index, end: one word, so that who takes an index
     // has it of the loop that is running, however late it comes.
     std::atomic<std::uint64_t> range{0};
-    // Written while the loop has no index left, read by who has taken one.
-    int first = 0;  // what index 0 of the range stands for
+    // Written while the loop has no index left. Who takes indices reads these
+    // two before: what it read was of its loop if the range is still the same.
+    std::atomic<int> first{0};  // what index 0 of the range stands for
+    std::atomic<int> run{1};
+    // Read by who has taken an index.
     Task task = nullptr;
     const void* body = nullptr;
   };

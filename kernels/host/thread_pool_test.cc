@@ -29,6 +29,23 @@ TEST(ThreadPoolTest, EveryIndexOnceInEveryLoop) {
   }
 }
 
+TEST(ThreadPoolTest, RunsHoldEveryIndexOnceAndEndAtMultiples) {
+  for (const int threads : {1, 2, 3, 16}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 300; ++round) {
+      const int count = round % 40;
+      const int run = 1 + round % 5;
+      std::vector<int> hits(count);
+      pool.ForRuns(count, run, [&](int begin, int end, int) {
+        EXPECT_LT(begin, end);
+        EXPECT_EQ(begin / run, (end - 1) / run);
+        for (int index = begin; index < end; ++index) ++hits[index];
+      });
+      for (const int hit : hits) ASSERT_EQ(hit, 1);
+    }
+  }
+}
+
 // Longer than a loop that the threads share out in one piece.
 TEST(ThreadPoolTest, EveryIndexOnceInALongLoop) {
   constexpr int kCount = 300'007;

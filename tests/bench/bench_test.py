@@ -60,11 +60,12 @@ class ProgramTest(unittest.TestCase):
     def test_kernels(self):
         out = self.folder / "kernels.json"
         ran = self.bench("kernels", "--filter",
-                         "1024 rows/.*output|^rows/.*(Norm|Rope)|^gdn/(prefill|decode, 18)",
+                         "1024 rows/.*output|^rows/.*(Norm|Rope)|^gdn/(prefill|decode, 18)"
+                         "|^machine/(fused|empty|plain read, 1 MiB)",
                          "--rounds", 1, "--min-seconds", 0.001, "--json", out)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         report = json.loads(out.read_text())
-        self.assertEqual(len(report["kernels"]), 9)
+        self.assertEqual(len(report["kernels"]), 12)
         for kernel in report["kernels"]:
             self.assertIn(kernel["name"], ran.stdout)
             self.assertGreater(kernel["rate"], 0)

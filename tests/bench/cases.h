@@ -28,6 +28,7 @@ class Machine {
 };
 
 // Specifications refer to `machine`, which must outlive them.
+std::vector<CaseSpec> MachineCases(Machine& machine);
 std::vector<CaseSpec> ProductCases(Machine& machine);
 std::vector<CaseSpec> AttentionCases(Machine& machine);
 std::vector<CaseSpec> RowCases(Machine& machine);

@@ -48,7 +48,8 @@ Seconds SecondsOf(const std::function<void()>& body, double min_seconds) {
 
 Comparison Compare(const CaseSpec& spec, const CompareOptions& options) {
   const std::unique_ptr<Case> bench_case = spec.make();
-  std::vector<double> rates, floor_rates, ratios, ratios_1, speeds;
+  std::vector<double> rates, floor_rates, ratios, ratios_1, speeds,
+      floor_speeds;
   for (int round = 0; round < options.rounds; ++round) {
     Seconds kernel[2], floor[2];
     for (const int i : {0, 1}) {
@@ -65,6 +66,7 @@ Comparison Compare(const CaseSpec& spec, const CompareOptions& options) {
     floor_rates.push_back(spec.work / floor[0].wall);
     ratios.push_back(floor[0].wall / kernel[0].wall);
     ratios_1.push_back(floor[1].cpu / kernel[1].cpu);
+    floor_speeds.push_back(floor[1].wall / floor[0].wall);
   }
   return {.name = spec.name,
           .floor = spec.floor,
@@ -73,7 +75,8 @@ Comparison Compare(const CaseSpec& spec, const CompareOptions& options) {
           .floor_rate = Median(floor_rates),
           .ratio = Median(ratios),
           .ratio_1 = Median(ratios_1),
-          .threads_speed = Median(speeds)};
+          .threads_speed = Median(speeds),
+          .floor_threads_speed = Median(floor_speeds)};
 }
 
 }  // namespace holdfast::bench

@@ -51,6 +51,8 @@ struct Comparison {
   // has other things to do as well.
   double ratio_1 = 0;
   double threads_speed = 0;  // kThreads threads over one
+  // The same of the floor: what this machine allows.
+  double floor_threads_speed = 0;
 };
 
 // Measures with Google Benchmark, whose Initialize must have been called.

@@ -65,7 +65,8 @@ json ToJson(const Comparison& c) {
           {"floor_rate", c.floor_rate},
           {"ratio", c.ratio},
           {"ratio_1_thread_cpu_time", c.ratio_1},
-          {"threads_speed", c.threads_speed}};
+          {"threads_speed", c.threads_speed},
+          {"floor_threads_speed", c.floor_threads_speed}};
 }
 
 void Print(const Comparison& c) {
@@ -74,9 +75,10 @@ void Print(const Comparison& c) {
                c.name, c.rate, c.unit + "/s", "", "", "", "", c.threads_speed);
   } else {
     fmt::print(
-        "{:<62} {:>8.1f} {:>7} {:>8.1f} {:>11} {:>6.2f} {:>6.2f} {:>6.2f}\n",
+        "{:<62} {:>8.1f} {:>7} {:>8.1f} {:>11} {:>6.2f} {:>6.2f} {:>6.2f} "
+        "{:>6.2f}\n",
         c.name, c.rate, c.unit + "/s", c.floor_rate, c.floor, c.ratio,
-        c.ratio_1, c.threads_speed);
+        c.ratio_1, c.threads_speed, c.floor_threads_speed);
   }
   std::fflush(stdout);
 }
@@ -112,9 +114,9 @@ json PrintMeans(const std::vector<Comparison>& results) {
 
 int Kernels(const KernelOptions& options, const std::string& json_file) {
   Machine machine;
-  std::vector<CaseSpec> specs = ProductCases(machine);
-  for (auto& more :
-       {AttentionCases(machine), RowCases(machine), GdnCases(machine)}) {
+  std::vector<CaseSpec> specs = MachineCases(machine);
+  for (auto& more : {ProductCases(machine), AttentionCases(machine),
+                     RowCases(machine), GdnCases(machine)}) {
     specs.insert(specs.end(), more.begin(), more.end());
   }
   const std::string target = machine.backend(kThreads).info().target;
@@ -123,8 +125,9 @@ int Kernels(const KernelOptions& options, const std::string& json_file) {
       "{} ({}), OpenBLAS kernels: {}, {} threads, medians of {} rounds, load "
       "{:.1f}\n",
       CpuName(), target, BlasCore(), kThreads, options.compare.rounds, load);
-  fmt::print("{:<62} {:>8} {:>7} {:>8} {:>11} {:>6} {:>6} {:>6}\n", "kernel",
-             "rate", "", "floor", "", "ratio", "1 cpu", "2 vs 1");
+  fmt::print("{:<62} {:>8} {:>7} {:>8} {:>11} {:>6} {:>6} {:>6} {:>6}\n",
+             "kernel", "rate", "", "floor", "", "ratio", "1 cpu", "2 vs 1",
+             "floor");
   const std::regex filter(options.filter);
   std::vector<Comparison> results;
   for (const CaseSpec& spec : specs) {
