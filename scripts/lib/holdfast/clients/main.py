@@ -26,9 +26,8 @@ WANTED_REQUESTS = 20
 # of the answer that was rendered again, or, where only grid lines are resumed,
 # what follows the last line too.
 NEXT_TURN_TOKENS = {"row_invariant": 64, "grid": 64 + 1024}
-# Of the tokens that were sent before. A grid engine reads up to a chunk again
-# wherever a template changes an earlier turn: there the share is only printed.
-WANTED_REUSE = {"row_invariant": 0.97, "grid": 0.0}
+# Of the prompt tokens that were sent before.
+WANTED_REUSE = 0.97
 # The files take megabytes, not fifty gigabytes.
 LOWERED = ["--disk-free-gb=1", "--allow-small-free-space"]
 
@@ -153,8 +152,7 @@ def _opencode(options: argparse.Namespace) -> tuple[dict, list[str]]:
     say(f"{found['requests']} requests in {time.monotonic() - start:.0f} s: {found['prompt_tokens']} "
         f"prompt tokens, {found['sent_before_tokens']} of them sent before, "
         f"{found['reread_tokens']} read again: {found['reused_of_sent_before']:.4f} reused")
-    problems = session.problems + served.problems + report.problems(
-        table, WANTED_REUSE[options.exactness])
+    problems = session.problems + served.problems + report.problems(table, WANTED_REUSE)
     if found["requests"] < WANTED_REQUESTS:
         problems.append(f"{found['requests']} requests, fewer than {WANTED_REQUESTS}")
     return {"version": opencode.OPENCODE_VERSION, **found}, problems
