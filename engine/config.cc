@@ -1,5 +1,7 @@
 #include "engine/config.h"
 
+#include <utility>
+
 #include "engine/cache/planner_costs.h"
 #include "fmt/format.h"
 
@@ -55,9 +57,24 @@ absl::Status Config::Validate() const {
     return Bad(fmt::format("--pool-gb {}: must be above 0 and at most {}",
                            *pool_gb, kMaxPoolGb));
   }
-  if (!(resident_gb >= 0 && resident_gb <= kMaxPoolGb)) {
-    return Bad(fmt::format("--resident-gb {}: must be 0 to {}", resident_gb,
-                           kMaxPoolGb));
+  const std::pair<const char*, double> budgets[] = {
+      {"--resident-gb", resident_gb},
+      {"--resident-stash-gb", resident_stash_gb},
+      {"--resident-pin-gb", resident_pin_gb},
+      {"--resident-park-gb", resident_park_gb}};
+  for (const auto& [flag, value] : budgets) {
+    if (!(value >= 0 && value <= kMaxPoolGb)) {
+      return Bad(
+          fmt::format("{} {}: must be 0 to {}", flag, value, kMaxPoolGb));
+    }
+  }
+  if (resident_guest_max < 0) {
+    return Bad(fmt::format("--resident-guest-max {}: must not be negative",
+                           resident_guest_max));
+  }
+  if (spill_min_tokens < 0) {
+    return Bad(fmt::format("--spill-min-tokens {}: must not be negative",
+                           spill_min_tokens));
   }
   if (!planner_costs.empty()) {
     if (const auto costs = ParsePlannerCosts(planner_costs); !costs.ok()) {
@@ -97,14 +114,30 @@ void AddFlags(CLI::App& app, Config& config) {
       ->capture_default_str();
   app.add_option("--pool-tokens", config.pool_tokens,
                  "size of the block pool in tokens. Default: one conversation "
-                 "of the whole context and up to 2 GiB for cached prefixes. "
-                 "There are no retention classes yet: what no request uses is "
-                 "dropped by least recent use");
+                 "of the whole context a seat, and the stash, pin and park "
+                 "budgets, cut to what the machine has");
   app.add_option("--pool-gb", config.pool_gb,
                  "size of the block pool in 10^9 bytes");
   app.add_option("--resident-gb", config.resident_gb,
                  "memory for anchors, in GiB: copies of the recurrent state "
                  "where a conversation can be resumed")
+      ->capture_default_str();
+  app.add_option("--resident-guest-max", config.resident_guest_max,
+                 "a request of at most so many tokens, and under a quarter of "
+                 "the conversation that it would displace, runs beside it")
+      ->capture_default_str();
+  app.add_option("--resident-stash-gb", config.resident_stash_gb,
+                 "what such guests leave in the pool, in GiB")
+      ->capture_default_str();
+  app.add_option("--resident-pin-gb", config.resident_pin_gb,
+                 "heads of displaced conversations, in GiB")
+      ->capture_default_str();
+  app.add_option("--resident-park-gb", config.resident_park_gb,
+                 "what displaced conversations have past their heads, in GiB")
+      ->capture_default_str();
+  app.add_option("--spill-min-tokens", config.spill_min_tokens,
+                 "a conversation of at least so many tokens is written to the "
+                 "session spill before it loses rows")
       ->capture_default_str();
   app.add_option("--max-queue", config.max_queue,
                  "requests that may wait while one runs")

@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "engine/retention/policy.h"
 #include "kernels/backend.h"
 
 namespace holdfast::engine {
@@ -33,14 +34,25 @@ struct Config {
   std::string exactness = "row_invariant";
   // Tokens of the longest conversation; 0: the model's own limit.
   int max_context = 0;
-  // Size of the block pool; at most one of the two. Neither: one conversation
-  // and a reserve for cached prefixes.
+  // Size of the block pool; at most one of the two. Neither: one conversation a
+  // seat and what the budgets below say, cut to what the machine has.
   std::optional<std::uint64_t> pool_tokens;
   std::optional<double> pool_gb;  // 10^9 bytes
   // For anchors of resident conversations; a recurrent model takes a copy of
   // its state for each, another one its last hidden row. The copy behind the
   // last row of a conversation is not counted.
   double resident_gb = 2.5;  // GiB
+  // A request of at most so many tokens, and under a quarter of the prompt of
+  // the conversation that it would displace, is a guest: that stays.
+  int resident_guest_max = 8192;
+  double resident_stash_gb = 1;  // GiB, of rows and anchors that guests leave
+  // Heads of displaced conversations and what they have past them, with their
+  // anchors.
+  double resident_pin_gb = 4;   // GiB
+  double resident_park_gb = 4;  // GiB
+  // A conversation of at least so many tokens is written to the session spill
+  // before it loses rows.
+  int spill_min_tokens = 16384;
   // Requests that may wait while one runs.
   int max_queue = 64;
   // Accepts forced tokens and digests from clients: never for production.
@@ -54,8 +66,13 @@ struct Config {
 
   // The first bad value, named by its flag.
   absl::Status Validate() const;
-  std::uint64_t resident_bytes() const {
-    return static_cast<std::uint64_t>(resident_gb * (std::uint64_t{1} << 30));
+  std::uint64_t resident_bytes() const { return GibiBytes(resident_gb); }
+  RetentionBudgets retention() const {
+    return {.guest_max_tokens = resident_guest_max,
+            .stash_bytes = GibiBytes(resident_stash_gb),
+            .pin_bytes = GibiBytes(resident_pin_gb),
+            .park_bytes = GibiBytes(resident_park_gb),
+            .spill_min_tokens = spill_min_tokens};
   }
   kernels::StateType state_type() const {
     return state_dtype == "f32" ? kernels::StateType::kF32
@@ -66,6 +83,11 @@ struct Config {
                                : kernels::Exactness::kRowInvariant;
   }
   std::string socket_path() const { return run_dir + "/engine.sock"; }
+
+ private:
+  static std::uint64_t GibiBytes(double gibi) {
+    return static_cast<std::uint64_t>(gibi * (std::uint64_t{1} << 30));
+  }
 };
 
 // `config` outlives `app`.

@@ -42,6 +42,12 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
     c.pool_tokens = 1000;
   });
   expect("--resident-gb -1", [](Config& c) { c.resident_gb = -1; });
+  expect("--resident-stash-gb -1", [](Config& c) { c.resident_stash_gb = -1; });
+  expect("--resident-pin-gb -1", [](Config& c) { c.resident_pin_gb = -1; });
+  expect("--resident-park-gb -1", [](Config& c) { c.resident_park_gb = -1; });
+  expect("--resident-guest-max -1",
+         [](Config& c) { c.resident_guest_max = -1; });
+  expect("--spill-min-tokens -1", [](Config& c) { c.spill_min_tokens = -1; });
   expect("--max-queue -1", [](Config& c) { c.max_queue = -1; });
 }
 
@@ -52,12 +58,17 @@ TEST(ConfigTest, FlagsFillTheStruct) {
   EXPECT_EQ(config.exactness_level(), kernels::Exactness::kRowInvariant);
   app.parse(
       "--model m.gguf --pool-tokens 4096 --debug --state-dtype f32 "
-      "--exactness grid");
+      "--exactness grid --resident-park-gb 0.5");
   EXPECT_EQ(config.model, "m.gguf");
   EXPECT_EQ(config.pool_tokens, 4096u);
   EXPECT_FALSE(config.pool_gb.has_value());
   EXPECT_TRUE(config.debug);
   EXPECT_EQ(config.resident_bytes(), 2684354560u);
+  EXPECT_EQ(config.retention().guest_max_tokens, 8192);
+  EXPECT_EQ(config.retention().stash_bytes, 1u << 30);
+  EXPECT_EQ(config.retention().pin_bytes, std::uint64_t{4} << 30);
+  EXPECT_EQ(config.retention().park_bytes, 1u << 29);
+  EXPECT_EQ(config.retention().spill_min_tokens, 16384);
   EXPECT_EQ(config.state_type(), kernels::StateType::kF32);
   EXPECT_EQ(config.exactness_level(), kernels::Exactness::kGrid);
 }

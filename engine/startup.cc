@@ -130,12 +130,16 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
   anchor_slots_ = AnchorSlotsFor(config.resident_bytes(), section_bytes);
   const std::uint64_t anchor_bytes = section_bytes * anchor_slots_;
   const std::uint64_t available = AvailableMemoryBytes();
+  const RetentionBudgets budgets = config.retention();
   const auto plan = PlanPool(
       layout,
       {.tokens = config.pool_tokens,
        .gigabytes = config.pool_gb,
        .model_context = model_->info().max_context,
        .wanted_context = config.max_context,
+       .pin_bytes = budgets.pin_bytes,
+       .park_bytes = budgets.park_bytes,
+       .stash_bytes = budgets.stash_bytes,
        .available_bytes = available - std::min(available, anchor_bytes)});
   if (!plan.ok()) return plan.status();
   max_context_ = plan->max_context;
@@ -184,7 +188,8 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
           .eos_ids = {tokenizer_.eos_ids.begin(), tokenizer_.eos_ids.end()},
           .max_context = max_context_,
           .max_rows = StepRows(backend_->info()),
-          .anchor_bytes = config.resident_bytes()});
+          .anchor_bytes = config.resident_bytes(),
+          .retention = config.retention()});
   if (tiers_ != nullptr) {
     state->tiering = std::make_unique<Tiering>(
         *tiers_, *costs_, arena_->data() + arena_->bytes() - kLeaseTableBytes,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/pool/provenance.h"
+#include "engine/pool/retention_class.h"
 
 namespace holdfast::engine {
 
@@ -20,14 +21,17 @@ enum class AnchorKind {
 inline constexpr int kAnchorKinds = 4;
 const char* AnchorKindName(AnchorKind kind);
 
-// Never changed once it is made. Whose rows it belongs to is the holder's to
-// know: a Sequence or a Remnant, which have the key ids below `position`.
+// Never changed once it is made, but for who pays for it. Whose rows it belongs
+// to is the holder's to know: a Sequence, which has the key ids
+// below `position`.
 struct Anchor {
   int position = 0;  // rows below it
   AnchorKind kind = AnchorKind::kLine;
   Provenance provenance = Provenance::kGrid;
   // As a model takes them (SectionOffsets). The slot's: AnchorSlots.
   const std::byte* sections = nullptr;
+  // Who pays for it. AnchorSlots changes it, so that its counts are right.
+  mutable RetentionClass charged = RetentionClass::kResident;
 };
 
 // While a request runs it may share anchors with the conversation it resumed;

@@ -1,8 +1,10 @@
 #include "engine/anchors/anchor_slots.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "fmt/format.h"
@@ -30,24 +32,36 @@ std::string DescribeAnchors(int slots, std::size_t section_bytes,
 AnchorSlots::AnchorSlots(SectionBuffers* buffers, int capacity)
     : buffers_(*buffers), capacity_(capacity) {}
 
+int AnchorSlots::live() const {
+  return std::accumulate(live_.begin(), live_.end(), 0);
+}
+
+void AnchorSlots::Charge(const AnchorRef& anchor, RetentionClass c) {
+  --live_[IndexOf(anchor->charged)];
+  anchor->charged = c;
+  ++live_[IndexOf(c)];
+}
+
 AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
-                            Provenance provenance, const std::byte* sections) {
-  if (full()) return nullptr;
+                            Provenance provenance, const std::byte* sections,
+                            RetentionClass c) {
+  if (c == RetentionClass::kResident && full()) return nullptr;
   SectionBuffers::Buffer buffer = buffers_.Take();
   if (buffer == nullptr) return nullptr;
   std::memcpy(buffer.get(), sections, buffers_.section_bytes());
-  ++live_;
+  ++live_[IndexOf(c)];
   ++taken_[static_cast<std::size_t>(kind)];
   const Anchor anchor{.position = position,
                       .kind = kind,
                       .provenance = provenance,
-                      .sections = buffer.get()};
+                      .sections = buffer.get(),
+                      .charged = c};
   // The buffer goes back with the anchor, by its owner.
   struct Held {
     Anchor anchor;
     SectionBuffers::Buffer buffer;
-    int* live;
-    ~Held() { --*live; }
+    std::array<int, kRetentionClasses>* live;
+    ~Held() { --(*live)[IndexOf(anchor.charged)]; }
   };
   auto held = std::make_shared<Held>(anchor, std::move(buffer), &live_);
   return AnchorRef(held, &held->anchor);

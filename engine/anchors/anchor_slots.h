@@ -1,5 +1,6 @@
-// The memory of anchors: a fixed number of slots, each as large as a sequence's
-// sections.
+// The memory of anchors: slots, each as large as a sequence's sections. Those
+// of residents are a fixed number; those of other retention classes are limited
+// by the budgets of their classes (engine/retention).
 #ifndef HOLDFAST_ENGINE_ANCHORS_ANCHOR_SLOTS_H_
 #define HOLDFAST_ENGINE_ANCHORS_ANCHOR_SLOTS_H_
 
@@ -32,24 +33,33 @@ class AnchorSlots {
   AnchorSlots(const AnchorSlots&) = delete;
   AnchorSlots& operator=(const AnchorSlots&) = delete;
 
+  // Of residents.
   int capacity() const { return capacity_; }
-  int live() const { return live_; }
-  bool full() const { return live_ >= capacity_; }
+  int live(RetentionClass c) const { return live_[IndexOf(c)]; }
+  // Of all classes.
+  int live() const;
+  // For one more of a resident.
+  bool full() const { return live(RetentionClass::kResident) >= capacity_; }
+  std::size_t section_bytes() const { return buffers_.section_bytes(); }
   // Anchors made so far.
   std::uint64_t taken(AnchorKind kind) const {
     return taken_[static_cast<std::size_t>(kind)];
   }
 
   // An anchor that holds a copy of `sections`; its slot is free again when the
-  // last reference goes. Null when all slots are taken or the machine has no
-  // memory for one more.
+  // last reference goes. Null when all slots of residents are taken, for one of
+  // them, or the machine has no memory for one more.
   AnchorRef Take(int position, AnchorKind kind, Provenance provenance,
-                 const std::byte* sections);
+                 const std::byte* sections,
+                 RetentionClass c = RetentionClass::kResident);
+  // Another class pays for it from now on, whatever there is room for: who asks
+  // keeps the budgets.
+  void Charge(const AnchorRef& anchor, RetentionClass c);
 
  private:
   SectionBuffers& buffers_;
   const int capacity_;
-  int live_ = 0;
+  std::array<int, kRetentionClasses> live_{};
   std::array<std::uint64_t, kAnchorKinds> taken_{};
 };
 

@@ -1,5 +1,6 @@
 #include "engine/anchors/thinning.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "shared/check.h"
@@ -38,6 +39,29 @@ int SpotToDrop(std::span<const int> spots, const std::vector<bool>& kept,
     victim = static_cast<int>(i);
   }
   return victim;
+}
+
+std::vector<AnchorSpot> SpotsOf(const AnchorList& anchors, int grid) {
+  std::vector<AnchorSpot> spots;
+  for (const AnchorRef& anchor : anchors) {
+    spots.push_back({.position = anchor->position,
+                     .line = anchor->position % grid == 0,
+                     .message = anchor->kind == AnchorKind::kMessage,
+                     .prompt_end = anchor->kind == AnchorKind::kPromptEnd});
+  }
+  return spots;
+}
+
+bool DropSpareAnchor(AnchorList& anchors, int grid, int end) {
+  std::vector<bool> kept = Kept(SpotsOf(anchors, grid));
+  std::vector<int> positions;
+  for (std::size_t i = 0; i < anchors.size(); ++i) {
+    positions.push_back(anchors[i]->position);
+    if (anchors[i].use_count() > 1) kept[i] = true;
+  }
+  if (std::ranges::find(kept, false) == kept.end()) return false;
+  anchors.erase(anchors.begin() + SpotToDrop(positions, kept, end));
+  return true;
 }
 
 std::vector<AnchorSpot> SurvivingSpots(std::vector<AnchorSpot> spots,

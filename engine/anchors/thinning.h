@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/anchors/anchor.h"
+
 namespace holdfast::engine {
 
 inline constexpr int kKeptLineAnchors = 4;
@@ -31,6 +33,13 @@ int SpotToDrop(std::span<const int> spots, const std::vector<bool>& kept,
 // what SpotToDrop names. Pure, so that a copy sure to go is never made.
 std::vector<AnchorSpot> SurvivingSpots(std::vector<AnchorSpot> spots,
                                        int capacity, int end);
+
+// What anchors that are there count as; `grid` is the distance of lines.
+std::vector<AnchorSpot> SpotsOf(const AnchorList& anchors, int grid);
+
+// Drops the anchor that nobody else holds whose removal leaves the smallest gap
+// below `end`, none of the newest lines and messages. False when there is none.
+bool DropSpareAnchor(AnchorList& anchors, int grid, int end);
 
 }  // namespace holdfast::engine
 

@@ -36,4 +36,10 @@ void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
               });
 }
 
+void Tiering::MeasuredSpill(std::uint64_t bytes, double seconds) {
+  if (seconds <= 0) return;
+  const double rate = static_cast<double>(bytes) / seconds;
+  spill_bytes_per_s = 0.75 * spill_bytes_per_s + 0.25 * rate;
+}
+
 }  // namespace holdfast::engine

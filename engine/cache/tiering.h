@@ -33,6 +33,9 @@ const char* RestoreFailureName(RestoreFailure failure);
 struct TierCounters {
   std::atomic<std::uint64_t> lookups{0};
   std::atomic<std::uint64_t> late_lookups{0};
+  // Conversations that lost rows before they were spilled: no room, or too
+  // slow.
+  std::atomic<std::uint64_t> lost_spills{0};
   struct OfTier {
     std::atomic<std::uint64_t> restores{0};
     std::atomic<std::uint64_t> tokens{0};
@@ -58,6 +61,11 @@ struct Tiering {
   CacheTiers& tiers;
   PlannerCosts& costs;
   Leases leases;
+  // A conversation of so many bytes was spilled within `seconds`.
+  void MeasuredSpill(std::uint64_t bytes, double seconds);
+  // What spills are expected to reach; at first what a tired drive does.
+  double spill_bytes_per_s = 3e8;
+
   // As the cache service said last; larger snapshots are not offered to it.
   std::uint64_t store_entry_bytes = 0;
   // Shared with stores that are under way.

@@ -172,6 +172,7 @@ std::string EngineMetrics::Text(const EngineGauges& gauges) {
   Raise(evictions_, gauges.evictions);
   Raise(prefill_tokens_, gauges.prefill_tokens);
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  AddRetentionMetrics(gauges.retention, families);
   if (gauges.tiers != nullptr) {
     AddTierMetrics(*gauges.tiers, gauges.leases, gauges.leases_revoked,
                    families);

@@ -11,6 +11,7 @@
 #include "engine/anchors/anchor.h"
 #include "engine/cache/tiering.h"
 #include "engine/metrics/request_totals.h"
+#include "engine/metrics/retention_metrics.h"
 #include "engine/scheduler/request.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -31,6 +32,7 @@ struct EngineGauges {
   std::array<std::uint64_t, kAnchorKinds> anchors_taken{};  // by AnchorKind
   std::uint64_t anchors_dropped_budget = 0;
   std::uint64_t anchors_dropped_rows = 0;
+  RetentionGauges retention;
   std::shared_ptr<const TierCounters> tiers;  // null: there are none
   int leases = 0;                             // stores not ended
   std::uint64_t leases_revoked = 0;

@@ -44,6 +44,11 @@ void AddTierMetrics(const TierCounters& counters, int leases,
   Add(lookups, {{"outcome", "late"}}, late);
   Add(lookups, {{"outcome", "answered"}},
       static_cast<double>(counters.lookups.load()) - late);
+  MetricFamily lost = CounterFamily(
+      "holdfast_spills_lost_total",
+      "Long conversations that lost rows before they were spilled");
+  Add(lost, {}, static_cast<double>(counters.lost_spills.load()));
+  families.push_back(std::move(lost));
   MetricFamily restores = CounterFamily("holdfast_tier_restores_total",
                                         "Restores tried, by how they ended");
   MetricFamily tokens =

@@ -37,11 +37,27 @@ bool BlockPool::Evictable(const Meta& meta) const {
          meta.entry->children == 0;
 }
 
-BlockId BlockPool::Allocate() {
+RetentionClass BlockPool::ClassOf(const Meta& meta) {
+  for (std::size_t c = kRetentionClasses; c-- > 1;) {
+    if (meta.of_class[c] > 0) return static_cast<RetentionClass>(c);
+  }
+  return RetentionClass::kNone;
+}
+
+// `change` is 1 or -1.
+void BlockPool::CountClass(Meta& meta, RetentionClass c, int change) {
+  if (meta.references > 0) --held_[IndexOf(ClassOf(meta))];
+  meta.references += change;
+  meta.of_class[IndexOf(c)] += change;
+  HF_CHECK(meta.of_class[IndexOf(c)] >= 0);
+  if (meta.references > 0) ++held_[IndexOf(ClassOf(meta))];
+}
+
+BlockId BlockPool::Allocate(RetentionClass c) {
   if (free_.empty() && !evictable_.empty()) {
     Evict(std::get<2>(*evictable_.begin()));
   }
-  return AllocateFree();
+  return AllocateFree(c);
 }
 
 int BlockPool::EvictAll() {
@@ -52,27 +68,35 @@ int BlockPool::EvictAll() {
   return evicted;
 }
 
-BlockId BlockPool::AllocateFree() {
+BlockId BlockPool::AllocateFree(RetentionClass c) {
   if (free_.empty()) return kNoBlock;
   const BlockId block = free_.back();
   free_.pop_back();
-  meta_[block].references = 1;
+  CountClass(meta_[block], c, 1);
   ++used_;
   return block;
 }
 
-void BlockPool::Ref(BlockId block) {
+void BlockPool::Ref(BlockId block, RetentionClass c) {
   Meta& meta = meta_[block];
   HF_CHECK(meta.references > 0 || meta.entry.has_value());
   if (Evictable(meta)) evictable_.erase(KeyOf(block, meta));
-  if (meta.references++ == 0) ++used_;
+  if (meta.references == 0) ++used_;
+  CountClass(meta, c, 1);
 }
 
-void BlockPool::Unref(BlockId block, Touch touch) {
+void BlockPool::Reclass(BlockId block, RetentionClass from, RetentionClass to) {
+  Meta& meta = meta_[block];
+  CountClass(meta, to, 1);
+  CountClass(meta, from, -1);
+}
+
+void BlockPool::Unref(BlockId block, Touch touch, RetentionClass c) {
   Meta& meta = meta_[block];
   HF_CHECK(meta.references > 0);
   if (touch == Touch::kYes) meta.last_use = ++clock_;
-  if (--meta.references > 0) return;
+  CountClass(meta, c, -1);
+  if (meta.references > 0) return;
   --used_;
   if (!meta.entry.has_value()) {
     meta.last_use = 0;
@@ -94,9 +118,6 @@ void BlockPool::Evict(BlockId block) {
   evictable_.erase(KeyOf(block, meta));
   index_.erase(meta.entry->key);
   RememberEvicted(meta.entry->key);
-  if (eviction_listener_) {
-    eviction_listener_(meta.entry->key, meta.entry->depth);
-  }
   if (meta.entry->parent) {
     const BlockId parent = index_.at(*meta.entry->parent);
     --meta_[parent].entry->children;

@@ -8,14 +8,18 @@
 // cached block that ends its chain, so that a prefix never loses its middle;
 // the block leaves the index before the caller may write it.
 //
+// Each reference has a retention class; a block is of the highest class that it
+// has a reference of, so that what two conversations share is charged once. The
+// pool counts, it does not decide: who holds what is engine/retention's.
+//
 // Owned and used by the engine thread alone.
 #ifndef HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_
 #define HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -27,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "engine/pool/provenance.h"
+#include "engine/pool/retention_class.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -60,13 +65,23 @@ class BlockPool {
   // kSession: at least one row in it is.
   Provenance provenance(BlockId block) const { return meta_[block].provenance; }
   Counts counts() const;
+  // The highest class of its references; kNone when it has none.
+  RetentionClass retention(BlockId block) const {
+    return ClassOf(meta_[block]);
+  }
+  // Blocks of a class; of kNone: those that have only such references.
+  int held(RetentionClass c) const { return held_[IndexOf(c)]; }
 
   // A writable block with one reference; kNoBlock when every block is used.
-  BlockId Allocate();
+  BlockId Allocate(RetentionClass c = RetentionClass::kNone);
   // The same from free blocks alone: evicts nothing.
-  BlockId AllocateFree();
-  void Ref(BlockId block);
-  void Unref(BlockId block, Touch touch);
+  BlockId AllocateFree(RetentionClass c = RetentionClass::kNone);
+  void Ref(BlockId block, RetentionClass c = RetentionClass::kNone);
+  // Gives a reference of this class back.
+  void Unref(BlockId block, Touch touch,
+             RetentionClass c = RetentionClass::kNone);
+  // One reference changes its class.
+  void Reclass(BlockId block, RetentionClass from, RetentionClass to);
   // The block, which is not in the index, has rows of provenance `session` from
   // now on until it is free again.
   void MarkSession(BlockId block);
@@ -86,14 +101,6 @@ class BlockPool {
 
   // Every block that no reference holds leaves the index. Returns how many.
   int EvictAll();
-
-  // Called when an entry leaves the index, before its block may be written:
-  // its name and how many blocks are above it in its chain. The entries below
-  // it have left before. Must not touch the pool.
-  using EvictionListener = std::function<void(const PrefixKey&, int depth)>;
-  void OnEviction(EvictionListener listener) {
-    eviction_listener_ = std::move(listener);
-  }
 
   // Was a block of this name evicted lately? For the reason of a miss.
   bool EvictedLately(const PrefixKey& key) const {
@@ -116,6 +123,7 @@ class BlockPool {
   };
   struct Meta {
     int references = 0;
+    std::array<int, kRetentionClasses> of_class{};  // they sum up to references
     std::uint64_t last_use = 0;
     Provenance provenance = Provenance::kGrid;
     std::optional<Entry> entry;
@@ -124,6 +132,8 @@ class BlockPool {
   using EvictionKey = std::tuple<std::uint64_t, int, BlockId>;
 
   static EvictionKey KeyOf(BlockId block, const Meta& meta);
+  static RetentionClass ClassOf(const Meta& meta);
+  void CountClass(Meta& meta, RetentionClass c, int change);
   bool Evictable(const Meta& meta) const;
   void Evict(BlockId block);
   void RememberEvicted(const PrefixKey& key);
@@ -136,8 +146,8 @@ class BlockPool {
   std::unordered_map<PrefixKey, BlockId, PrefixKeyHash> index_;
   std::unordered_set<PrefixKey, PrefixKeyHash> evicted_;
   std::deque<PrefixKey> evicted_order_;
-  EvictionListener eviction_listener_;
   int used_ = 0;
+  std::array<int, kRetentionClasses> held_{};  // used blocks by their class
   std::uint64_t clock_ = 0;
   std::uint64_t evictions_ = 0;
 };

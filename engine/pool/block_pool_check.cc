@@ -1,5 +1,6 @@
 // The self-check of BlockPool and its description: long, and for tests.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ absl::Status BlockPool::CheckInvariants(std::span<const BlockId> held) const {
   std::map<PrefixKey, int> children;
   std::size_t entries = 0, evictable = 0;
   int used = 0;
+  std::array<int, kRetentionClasses> held_by_class{};
   for (const Meta& meta : meta_) {
     if (meta.entry && meta.entry->parent) ++children[*meta.entry->parent];
   }
@@ -36,6 +38,13 @@ absl::Status BlockPool::CheckInvariants(std::span<const BlockId> held) const {
                                        meta.references, references[block]));
     }
     used += meta.references > 0;
+    int of_classes = 0;
+    for (const int count : meta.of_class) of_classes += count;
+    if (of_classes != meta.references) {
+      return Broken(block, fmt::format("{} references, {} of all classes",
+                                       meta.references, of_classes));
+    }
+    if (meta.references > 0) ++held_by_class[IndexOf(ClassOf(meta))];
     const bool free = meta.references == 0 && !meta.entry;
     if (on_free_list[block] != (free ? 1 : 0)) {
       return Broken(
@@ -71,6 +80,9 @@ absl::Status BlockPool::CheckInvariants(std::span<const BlockId> held) const {
     return absl::InternalError("stray block in the eviction order");
   }
   if (used != used_) return absl::InternalError("used blocks counted wrong");
+  if (held_by_class != held_) {
+    return absl::InternalError("blocks of a class counted wrong");
+  }
   return absl::OkStatus();
 }
 
@@ -80,6 +92,9 @@ std::string BlockPool::Describe() const {
     const Meta& meta = meta_[block];
     text +=
         fmt::format("{} refs={} use={}", block, meta.references, meta.last_use);
+    if (meta.references > 0) {
+      text += fmt::format(" {}", RetentionClassName(ClassOf(meta)));
+    }
     if (meta.provenance == Provenance::kSession) text += " session";
     if (meta.entry) {
       text += fmt::format(" key={} children={}", ToHex(meta.entry->key),

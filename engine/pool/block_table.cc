@@ -16,6 +16,7 @@ AlignedBytes AllocateAligned(std::size_t bytes) {
 BlockTable::BlockTable(BlockTable&& other) noexcept
     : pool_(other.pool_),
       kind_(other.kind_),
+      retention_(other.retention_),
       blocks_(std::exchange(other.blocks_, {})),
       pointers_(std::exchange(other.pointers_, {})) {}
 
@@ -24,6 +25,7 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
   Clear();
   pool_ = other.pool_;
   kind_ = other.kind_;
+  retention_ = other.retention_;
   blocks_ = std::exchange(other.blocks_, {});
   pointers_ = std::exchange(other.pointers_, {});
   return *this;
@@ -35,28 +37,32 @@ void BlockTable::Push(Block block, std::byte* pointer) {
 }
 
 void BlockTable::Adopt(BlockId block) {
-  pool_->Ref(block);
-  Push({.id = block, .own = nullptr}, pool_->data(block));
+  pool_->Ref(block, retention_);
+  Push({.id = block, .own = nullptr, .retention = retention_},
+       pool_->data(block));
 }
 
 bool BlockTable::Append() {
-  const BlockId block =
-      kind_ == Kind::kPooled ? pool_->Allocate() : pool_->AllocateFree();
+  const BlockId block = kind_ == Kind::kPooled
+                            ? pool_->Allocate(retention_)
+                            : pool_->AllocateFree(retention_);
   if (block != kNoBlock) {
-    Push({.id = block, .own = nullptr}, pool_->data(block));
+    Push({.id = block, .own = nullptr, .retention = retention_},
+         pool_->data(block));
     return true;
   }
   if (kind_ == Kind::kPooled) return false;
   AlignedBytes own = AllocateAligned(pool_->block_bytes());
   if (own == nullptr) return false;
   std::byte* const pointer = own.get();
-  Push({.id = kNoBlock, .own = std::move(own)}, pointer);
+  Push({.id = kNoBlock, .own = std::move(own), .retention = retention_},
+       pointer);
   return true;
 }
 
 void BlockTable::Replace(int i, BlockId other) {
-  pool_->Ref(other);
-  pool_->Unref(blocks_[i].id, BlockPool::Touch::kYes);
+  pool_->Ref(other, blocks_[i].retention);
+  pool_->Unref(blocks_[i].id, BlockPool::Touch::kYes, blocks_[i].retention);
   blocks_[i].id = other;
   pointers_[i] = pool_->data(other);
 }
@@ -67,13 +73,23 @@ void BlockTable::MarkSession(int first) {
   }
 }
 
-void BlockTable::Clear() {
+void BlockTable::Reclass(int first, int last, RetentionClass c) {
+  for (int i = first; i < last; ++i) {
+    if (blocks_[i].id != kNoBlock) {
+      pool_->Reclass(blocks_[i].id, blocks_[i].retention, c);
+    }
+    blocks_[i].retention = c;
+  }
+}
+
+void BlockTable::Truncate(int blocks) {
   // Tail first: the head of a chain is then its last used block, and free
   // blocks return to the stack in the order they had.
   const auto touch =
       kind_ == Kind::kPooled ? BlockPool::Touch::kYes : BlockPool::Touch::kNo;
-  while (!blocks_.empty()) {
-    if (blocks_.back().id != kNoBlock) pool_->Unref(blocks_.back().id, touch);
+  while (size() > blocks) {
+    const Block& last = blocks_.back();
+    if (last.id != kNoBlock) pool_->Unref(last.id, touch, last.retention);
     blocks_.pop_back();
     pointers_.pop_back();
   }

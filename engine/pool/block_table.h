@@ -31,8 +31,13 @@ class BlockTable {
     kScratch,
   };
 
-  // `pool` outlives the table.
-  BlockTable(BlockPool* pool, Kind kind) : pool_(pool), kind_(kind) {}
+  // `pool` outlives the table. The references of a pooled table are of class
+  // kResident until it is told otherwise, a scratch one's of none.
+  BlockTable(BlockPool* pool, Kind kind)
+      : pool_(pool),
+        kind_(kind),
+        retention_(kind == Kind::kPooled ? RetentionClass::kResident
+                                         : RetentionClass::kNone) {}
   ~BlockTable() { Clear(); }
   BlockTable(BlockTable&& other) noexcept;
   BlockTable& operator=(BlockTable&& other) noexcept;
@@ -44,6 +49,13 @@ class BlockTable {
   std::byte* pointer(int i) const { return pointers_[i]; }
   // kNoBlock for memory outside the pool.
   BlockId block(int i) const { return blocks_[i].id; }
+  // Of this table's reference to block i; the block may be of a higher class.
+  RetentionClass retention(int i) const { return blocks_[i].retention; }
+  // What blocks get that come from now on.
+  RetentionClass retention() const { return retention_; }
+  void set_retention(RetentionClass c) { retention_ = c; }
+  // Blocks `first` to before `last` are of class `c` from now on.
+  void Reclass(int first, int last, RetentionClass c);
 
   // Appends a block of others, for reading.
   void Adopt(BlockId block);
@@ -53,18 +65,22 @@ class BlockTable {
   void Replace(int i, BlockId other);
   // Blocks `first` and later have rows of provenance `session`.
   void MarkSession(int first);
-  void Clear();
+  // Gives back every block but the first `blocks`, tail first.
+  void Truncate(int blocks);
+  void Clear() { Truncate(0); }
 
  private:
   struct Block {
     BlockId id = kNoBlock;
     AlignedBytes own;  // when id is kNoBlock
+    RetentionClass retention = RetentionClass::kNone;
   };
 
   void Push(Block block, std::byte* pointer);
 
   BlockPool* pool_;
   Kind kind_;
+  RetentionClass retention_;
   std::vector<Block> blocks_;
   std::vector<std::byte*> pointers_;
 };

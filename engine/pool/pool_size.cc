@@ -31,7 +31,17 @@ std::uint64_t WantedBlocks(const PoolRequest& request,
   const std::uint64_t left = request.available_bytes > conversation
                                  ? request.available_bytes - conversation
                                  : 0;
-  return context_blocks + std::min(kPrefixReserveBytes, left / 2) / block_bytes;
+  const std::uint64_t others = (request.seats - 1) * conversation;
+  const std::uint64_t kept =
+      request.pin_bytes + request.park_bytes + request.stash_bytes;
+  return context_blocks + std::min(others + kept, left / 2) / block_bytes;
+}
+
+// As much of `budget` as `left` has, which is then less.
+std::uint64_t Share(std::uint64_t budget, std::uint64_t& left) {
+  const std::uint64_t share = std::min(budget, left);
+  left -= share;
+  return share;
 }
 
 }  // namespace
@@ -66,21 +76,36 @@ absl::StatusOr<PoolPlan> PlanPool(const CacheLayout& layout,
   plan.max_context = static_cast<int>(std::min<std::uint64_t>(
       static_cast<std::uint64_t>(context), blocks * kBlockTokens));
   plan.conversation_bytes = BlocksFor(plan.max_context) * plan.block_bytes;
-  plan.reserve_bytes = plan.bytes() - plan.conversation_bytes;
+  plan.seats = request.seats;
+  std::uint64_t left = plan.bytes() - plan.conversation_bytes;
+  Share((plan.seats - 1) * plan.conversation_bytes, left);
+  plan.stash_bytes = Share(request.stash_bytes, left);
+  plan.pin_bytes = Share(request.pin_bytes, left);
+  plan.park_bytes = Share(request.park_bytes, left);
   return plan;
 }
 
 std::string DescribePool(const PoolPlan& plan, const CacheLayout& layout) {
-  return fmt::format(
-      "pool: {} blocks of {} tokens, {} bytes a token\n"
-      "  one conversation   {:10.1f} MiB  {} tokens, the longest that fits\n"
-      "  cached prefixes    {:10.1f} MiB  {} tokens\n"
-      "  whole pool         {:10.1f} MiB  memory is taken as it is used",
-      plan.blocks, kBlockTokens, layout.RowBytes(),
-      Mebibytes(plan.conversation_bytes), plan.max_context,
-      Mebibytes(plan.reserve_bytes),
-      plan.reserve_bytes / plan.block_bytes * kBlockTokens,
-      Mebibytes(plan.bytes()));
+  const auto line = [&plan](const char* name, std::uint64_t bytes) {
+    return fmt::format("\n  {:<18} {:10.1f} MiB  {} tokens", name,
+                       Mebibytes(bytes),
+                       bytes / plan.block_bytes * kBlockTokens);
+  };
+  const std::uint64_t seats = plan.seats * plan.conversation_bytes;
+  return fmt::format("pool: {} blocks of {} tokens, {} bytes a token",
+                     plan.blocks, kBlockTokens, layout.RowBytes()) +
+         line("one conversation", plan.conversation_bytes) +
+         ", the longest that fits" + line("guests", plan.stash_bytes) +
+         line("pinned heads", plan.pin_bytes) +
+         line("parked sessions", plan.park_bytes) +
+         line("whole pool", plan.bytes()) +
+         fmt::format(
+             ", memory is taken as it is used\n"
+             "  {} seats at their longest need {:.2f} of it; a conversation "
+             "that comes back copies at most {:.1f} KiB of rows",
+             plan.seats,
+             static_cast<double>(seats) / static_cast<double>(plan.bytes()),
+             static_cast<double>(plan.block_bytes) / 1024);
 }
 
 }  // namespace holdfast::engine

@@ -15,28 +15,42 @@ CacheLayout Layout() {
 }
 constexpr std::uint64_t kBlock = 256 * 1024;
 
-TEST(PoolSizeTest, DefaultIsOneConversationAndTheReserve) {
+TEST(PoolSizeTest, DefaultIsOneConversationASeatAndTheBudgets) {
   const auto plan = PlanPool(Layout(), {.tokens = {},
                                         .gigabytes = {},
                                         .model_context = 1000,
                                         .wanted_context = 0,
+                                        .seats = 3,
+                                        .pin_bytes = 20 * kBlock,
+                                        .park_bytes = 30 * kBlock,
+                                        .stash_bytes = 5 * kBlock,
                                         .available_bytes = 100ull << 30});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->max_context, 1000);
   EXPECT_EQ(plan->conversation_bytes, 4 * kBlock);
-  EXPECT_EQ(plan->reserve_bytes, kPrefixReserveBytes);
-  EXPECT_EQ(plan->blocks, 4 + static_cast<int>(kPrefixReserveBytes / kBlock));
-  EXPECT_THAT(DescribePool(*plan, Layout()), HasSubstr("1000 tokens"));
+  EXPECT_EQ(plan->blocks, 3 * 4 + 55);
+  EXPECT_EQ(plan->stash_bytes, 5 * kBlock);
+  EXPECT_EQ(plan->pin_bytes, 20 * kBlock);
+  EXPECT_EQ(plan->park_bytes, 30 * kBlock);
+  const std::string table = DescribePool(*plan, Layout());
+  EXPECT_THAT(table, HasSubstr("1024 tokens, the longest that fits"));
+  EXPECT_THAT(table, HasSubstr("3 seats at their longest need 0.18"));
 }
 
-TEST(PoolSizeTest, LittleMemoryCutsTheReserve) {
+TEST(PoolSizeTest, LittleMemoryCutsTheBudgets) {
   const auto plan = PlanPool(Layout(), {.tokens = {},
                                         .gigabytes = {},
                                         .model_context = 1024,
                                         .wanted_context = 0,
+                                        .pin_bytes = 8 * kBlock,
+                                        .park_bytes = 8 * kBlock,
+                                        .stash_bytes = kBlock,
                                         .available_bytes = 24 * kBlock});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->blocks, 4 + 10);
+  EXPECT_EQ(plan->stash_bytes, kBlock);
+  EXPECT_EQ(plan->pin_bytes, 8 * kBlock);
+  EXPECT_EQ(plan->park_bytes, kBlock);
 }
 
 TEST(PoolSizeTest, ASmallPoolCutsTheContextUnlessItWasAskedFor) {

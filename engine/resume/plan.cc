@@ -45,69 +45,30 @@ class Planner {
         prompt_(prompt),
         limit_(std::min(limit, static_cast<int>(prompt.size()))) {}
 
-  void ConsiderResident(const Sequence& resident) {
-    const int shared = CommonPrefix(prompt_, resident.ids);
+  // `kept`: no seat has it, and the state behind its end may be gone.
+  void Consider(const Sequence& from, bool kept) {
+    const int shared = CommonPrefix(prompt_, from.ids);
     shared_ = std::max(shared_, shared);
     const int reach = std::min(limit_, shared);
-    const auto take = [&](int position) {
-      const bool clean = resident.ProvenanceAt(position) == Provenance::kGrid;
-      plan_ = {.position = position,
-               .source = CacheSource::kResident,
-               .miss = MissReason::kNone,
-               .taint = clean ? kUntainted : resident.taint,
-               .anchor = {},
-               .sections = nullptr,
-               .blocks = {},
-               .anchors = resident.anchors,
-               .remnant = nullptr};
-      for (int i = 0; i < BlocksFor(position); ++i) {
-        plan_.blocks.push_back(resident.table.block(i));
-      }
-    };
-    if (const int rows = AnyToken(std::min(reach, resident.taint));
+    if (const int rows = AnyToken(std::min(reach, from.taint));
         rows > plan_.position) {
-      take(rows);
+      Take(from, kept, rows);
     }
-    if (const AnchorRef anchor = DeepestUsable(resident.anchors, reach);
+    if (const AnchorRef anchor = DeepestUsable(from.anchors, reach);
         anchor != nullptr && Better(anchor->position)) {
-      take(anchor->position);
+      Take(from, kept, anchor->position);
       plan_.anchor = anchor->kind;
       plan_.sections = anchor->sections;
     }
-    // The seat's end anchor; of equals it is the one that says most.
-    const int end = resident.rows();
-    if (end > 0 && end <= reach && end >= plan_.position &&
-        EndServes(resident)) {
-      take(end);
-      plan_.source = CacheSource::kEnd;
+    // Of equals the seat's end anchor is the one that says most.
+    const int end = from.rows();
+    if (from.sections != nullptr && end > 0 && end <= reach &&
+        (kept ? Better(end) : end >= plan_.position) && EndServes(from)) {
+      Take(from, kept, end);
+      if (!kept) plan_.source = CacheSource::kEnd;
       plan_.anchor = AnchorKind::kEnd;
-      plan_.sections = resident.sections.get();
+      plan_.sections = from.sections.get();
     }
-  }
-
-  void ConsiderRemnant(const Remnant& remnant) {
-    const int shared = CommonPrefix(prompt_, remnant.ids);
-    shared_ = std::max(shared_, shared);
-    const AnchorRef anchor =
-        DeepestUsable(remnant.anchors, std::min(limit_, shared));
-    if (anchor == nullptr || !Better(anchor->position)) return;
-    std::vector<BlockId> blocks;
-    const std::span<const KeyId> ids = remnant.ids;
-    for (int i = 0; i < BlocksFor(anchor->position); ++i) {
-      blocks.push_back(cached_.pool.Find(
-          remnant.keys[i], ids.subspan(i * kBlockTokens, kBlockTokens)));
-      // An anchor without its rows is of no use.
-      if (blocks.back() == kNoBlock) return;
-    }
-    plan_ = {.position = anchor->position,
-             .source = CacheSource::kResident,
-             .miss = MissReason::kNone,
-             .taint = kUntainted,
-             .anchor = anchor->kind,
-             .sections = anchor->sections,
-             .blocks = std::move(blocks),
-             .anchors = remnant.anchors,
-             .remnant = &remnant};
   }
 
   void ConsiderIndex(std::vector<BlockId> chain) {
@@ -117,20 +78,25 @@ class Planner {
     if (reach <= plan_.position) return;
     chain.resize(BlocksFor(reach));
     plan_ = {.position = reach,
-             .source = CacheSource::kResident,
+             .source = SourceOf(cached_.pool.retention(chain.back())),
              .miss = MissReason::kNone,
              .taint = kUntainted,
              .anchor = {},
              .sections = nullptr,
              .blocks = std::move(chain),
              .anchors = {},
-             .remnant = nullptr};
+             .kept = nullptr,
+             .rows_of = {}};
   }
 
   ResumePlan Finish(bool evicted) {
     std::erase_if(plan_.anchors, [this](const AnchorRef& anchor) {
       return anchor->position > plan_.position;
     });
+    plan_.rows_of = RowsBySource(cached_.pool, plan_.blocks, plan_.position,
+                                 plan_.source == CacheSource::kEnd
+                                     ? CacheSource::kEnd
+                                     : CacheSource::kResident);
     if (plan_.position > 0) return std::move(plan_);
     // Less than a block in common is how any two conversations begin.
     const bool rows = (cached_.recurrent || !cached_.rule.any_split()) &&
@@ -142,6 +108,23 @@ class Planner {
   }
 
  private:
+  void Take(const Sequence& from, bool kept, int position) {
+    const bool clean = from.ProvenanceAt(position) == Provenance::kGrid;
+    plan_ = {.position = position,
+             .source = CacheSource::kResident,
+             .miss = MissReason::kNone,
+             .taint = clean ? kUntainted : from.taint,
+             .anchor = {},
+             .sections = nullptr,
+             .blocks = {},
+             .anchors = from.anchors,
+             .kept = kept ? &from : nullptr,
+             .rows_of = {}};
+    for (int i = 0; i < BlocksFor(position); ++i) {
+      plan_.blocks.push_back(from.table.block(i));
+    }
+    plan_.source = SourceOf(cached_.pool.retention(plan_.blocks.back()));
+  }
   // Where rows alone are enough: the last one is forwarded for its logits.
   int AnyToken(int reach) const {
     if (cached_.recurrent) return 0;
@@ -165,14 +148,14 @@ class Planner {
     }
     return nullptr;
   }
-  // The prompt has all rows of the resident.
-  bool EndServes(const Sequence& resident) const {
-    const int end = resident.rows();
-    if (resident.ProvenanceAt(end) == Provenance::kGrid && ColdPasses(end)) {
+  // The prompt has all its rows.
+  bool EndServes(const Sequence& from) const {
+    const int end = from.rows();
+    if (from.ProvenanceAt(end) == Provenance::kGrid && ColdPasses(end)) {
       return true;
     }
     return !cached_.session_key.empty() &&
-           cached_.session_key == resident.session_key;
+           cached_.session_key == from.session_key;
   }
   // Of equal depth an anchor is as good as rows alone, and better at the end.
   bool Better(int position) const {
@@ -195,6 +178,10 @@ const char* CacheSourceName(CacheSource source) {
       return "resident";
     case CacheSource::kEnd:
       return "end";
+    case CacheSource::kPinned:
+      return "pinned";
+    case CacheSource::kParked:
+      return "parked";
     case CacheSource::kStore:
       return "store";
     case CacheSource::kDisk:
@@ -233,16 +220,47 @@ const char* MissReasonName(MissReason reason) {
   return "";
 }
 
+CacheSource SourceOf(RetentionClass c) {
+  switch (c) {
+    case RetentionClass::kPinned:
+      return CacheSource::kPinned;
+    case RetentionClass::kParked:
+      return CacheSource::kParked;
+    default:
+      return CacheSource::kResident;
+  }
+}
+
+SourceRows RowsBySource(const BlockPool& pool, std::span<const BlockId> blocks,
+                        int rows, CacheSource of_seat) {
+  SourceRows counts;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const int first = static_cast<int>(i) * kBlockTokens;
+    if (first >= rows) break;
+    const CacheSource kept = SourceOf(pool.retention(blocks[i]));
+    const CacheSource source = kept == CacheSource::kResident ? of_seat : kept;
+    const auto at =
+        std::ranges::find(counts, source, &SourceRows::value_type::first);
+    const int here = std::min(kBlockTokens, rows - first);
+    if (at != counts.end()) {
+      at->second += here;
+    } else {
+      counts.emplace_back(source, here);
+    }
+  }
+  return counts;
+}
+
 ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
                       std::span<const KeyId> prompt, int limit) {
   Planner planner(cached, prompt, limit);
   bool evicted = false;
   planner.ConsiderIndex(FindChain(cached.pool, root, prompt, evicted));
   for (const Sequence* resident : cached.residents) {
-    if (resident->root == root) planner.ConsiderResident(*resident);
+    if (resident->root == root) planner.Consider(*resident, false);
   }
-  for (const Remnant& remnant : cached.remnants.all()) {
-    if (remnant.root == root) planner.ConsiderRemnant(remnant);
+  for (const Sequence* kept : cached.kept) {
+    if (kept->root == root) planner.Consider(*kept, true);
   }
   return planner.Finish(evicted);
 }
@@ -250,7 +268,7 @@ ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
 bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
                    const kernels::KvShape& shape, std::size_t section_bytes,
                    kernels::Backend& backend, BlockPool& pool,
-                   Sequence& sequence) {
+                   const std::function<bool()>& give, Sequence& sequence) {
   HF_CHECK(sequence.rows() == 0 && sequence.table.size() == 0);
   if (plan.sections != nullptr) {
     std::memcpy(sequence.sections.get(), plan.sections, section_bytes);
@@ -259,10 +277,11 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
   const int rest = plan.position % kBlockTokens;
   for (int i = 0; i < whole; ++i) sequence.table.Adopt(plan.blocks[i]);
   if (rest > 0) {
-    // Held while Append may evict.
+    // Held while Append may evict and `give` may cut.
     BlockTable source(&pool, sequence.table.kind());
     source.Adopt(plan.blocks[whole]);
-    if (!sequence.table.Append()) {
+    while (!sequence.table.Append()) {
+      if (give()) continue;
       sequence.table.Clear();
       return false;
     }

@@ -39,6 +39,8 @@ struct Sequence {
   PrefixKey root;
   std::string session_key;  // of the client's conversation; empty: nobody's
   int taint = kUntainted;   // its lowest row of provenance `session`
+  int prompt_tokens = 0;    // of the last prompt
+  int head = 0;             // Request::head of it
   std::vector<KeyId> ids;   // of the rows
   BlockTable table;
   SectionBuffers::Buffer sections;

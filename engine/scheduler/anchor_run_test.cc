@@ -197,7 +197,7 @@ TEST_F(AnchorRunTest, WhatLostItsRowsIsGone) {
   const Ids a = SomeIds(1200, 1);
   engine->Run(MakeRequest(a));
   engine->Run(MakeRequest(SomeIds(1200, 2)));  // takes the blocks of a
-  EXPECT_TRUE(engine->state().remnants.all().empty());
+  EXPECT_TRUE(engine->state().retained.all().empty());
   EXPECT_GT(engine->state().anchors_dropped.rows, 0u);
   const Answer again = RunChecked(*engine, MakeRequest(a));
   EXPECT_EQ(again.result.cache.resumed_at, 0);
@@ -318,13 +318,13 @@ TEST_F(AnchorRunTest, OtherConversationsGiveTheirAnchorsUpFirst) {
 }
 
 TEST_F(AnchorRunTest, OnlySoManyEarlierConversationsAreKept) {
-  const auto engine = Make(/*blocks=*/2 * kMaxRemnants, 2 * kMaxRemnants);
+  const auto engine = Make(/*blocks=*/2 * kMaxKept, 2 * kMaxKept);
   const auto prompt = [](int i) { return SomeIds(257, i); };
-  for (int i = 0; i < kMaxRemnants + 3; ++i) {
+  for (int i = 0; i < kMaxKept + 3; ++i) {
     engine->Run(WithMessages(prompt(i), {200}));
   }
-  EXPECT_EQ(engine->state().remnants.all().size(),
-            static_cast<std::size_t>(kMaxRemnants));
+  EXPECT_EQ(engine->state().retained.all().size(),
+            static_cast<std::size_t>(kMaxKept));
   EXPECT_EQ(engine->Run(WithMessages(prompt(1), {200})).result.cache.miss,
             MissReason::kNoAnchor);
   ExpectResume(RunChecked(*engine, WithMessages(prompt(10), {200})), 200,

@@ -6,24 +6,24 @@ namespace holdfast::engine {
 namespace {
 
 // False when there is nothing left to give back.
-bool GiveBack(EngineState& state, const Sequence& heir) {
+bool GiveBack(EngineState& state, SeatClaim& claim) {
   // Stores wait for nobody, and nobody waits for stores.
   if (state.tiering != nullptr && state.tiering->leases.RevokeAll() > 0) {
     return true;
   }
-  Seat* const seat = state.OldestResident();
-  if (seat == nullptr) return false;
-  state.RetireResident(*seat, heir.anchors);
-  return true;
+  return claim.Displace() || state.retained.GiveBlock() ||
+         claim.TakeFromResidents();
 }
 
 }  // namespace
 
-bool HaveBlocks(EngineState& state, Sequence& sequence, int rows) {
+bool HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
+                int rows) {
   while (sequence.table.size() * kBlockTokens < rows) {
+    claim.SpillAhead();
     if (sequence.table.Append()) continue;
     if (sequence.table.kind() == BlockTable::Kind::kScratch) return false;
-    if (!GiveBack(state, sequence)) return false;
+    if (!GiveBack(state, claim)) return false;
   }
   return true;
 }

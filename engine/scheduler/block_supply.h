@@ -4,15 +4,19 @@
 
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/seat_claim.h"
 
 namespace holdfast::engine {
 
 // Makes the sequence's table long enough for `rows` rows. When the pool has
-// neither a free nor a cached block left, stores give theirs up, then the
-// seats' residents, the one used longest ago first. False when that was not
-// enough: the table has what there was. A scratch sequence takes nothing from
-// anybody.
-[[nodiscard]] bool HaveBlocks(EngineState& state, Sequence& sequence, int rows);
+// neither a free nor a cached block left, stores give theirs up; then the
+// resident that the request displaces is cut to what its budgets hold; then go
+// kept rows, lowest class and oldest use first; then what SeatClaim takes from
+// residents. Conversations long enough for it are spilled before they lose
+// rows. False when that was not enough: the table has what there was. A scratch
+// sequence takes nothing from anybody.
+[[nodiscard]] bool HaveBlocks(EngineState& state, SeatClaim& claim,
+                              Sequence& sequence, int rows);
 
 }  // namespace holdfast::engine
 

@@ -1,5 +1,6 @@
 #include "engine/scheduler/engine_state.h"
 
+#include "engine/scheduler/session_spill.h"
 #include "shared/cache_layout.h"
 #include "shared/check.h"
 
@@ -39,6 +40,9 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
                    AnchorSlotsFor(options.anchor_bytes,
                                   section_buffers.section_bytes())),
       pool(pool_memory, model.layout().BlockBytes(), blocks),
+      retained(pool, anchor_slots,
+               {.grid = rule, .recurrent = model.layout().Recurrent()},
+               options.retention),
       seats(options.seats),
       sampler(model.info().vocab_size),
       step_size(options.max_rows, static_cast<int>(model.layout().grid_tokens),
@@ -46,15 +50,8 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
                                  : StepSize::Steps::kChunks) {
   HF_CHECK(rule.any_split() ||
            options.max_rows >= static_cast<int>(model.layout().grid_tokens));
-  pool.OnEviction([this](const PrefixKey& key, int depth) {
-    anchors_dropped.rows += remnants.OnEviction(key, depth);
-  });
-}
-
-void EngineState::RetireResident(Seat& seat, const AnchorList& heir) {
-  if (!seat.resident) return;
-  anchors_dropped.rows += remnants.Retire(pool, rule, *seat.resident, heir);
-  seat.resident.reset();
+  retained.OnLoss(
+      [this](const Sequence& sequence) { SpillBeforeLoss(*this, sequence); });
 }
 
 std::vector<const Sequence*> EngineState::Residents() const {
@@ -65,10 +62,10 @@ std::vector<const Sequence*> EngineState::Residents() const {
   return residents;
 }
 
-Seat* EngineState::OldestResident() {
+Seat* EngineState::OldestResident(const Seat* except) {
   Seat* oldest = nullptr;
   for (Seat& seat : seats) {
-    if (!seat.resident) continue;
+    if (!seat.resident || &seat == except) continue;
     if (oldest == nullptr || seat.last_use < oldest->last_use) oldest = &seat;
   }
   return oldest;
@@ -77,10 +74,11 @@ Seat* EngineState::OldestResident() {
 int EngineState::Clear() {
   const int free = pool.counts().free;
   if (tiering != nullptr) tiering->leases.RevokeAll();
-  for (Seat& seat : seats) RetireResident(seat, {});
+  for (Seat& seat : seats) seat.resident.reset();
+  retained.Clear();
   records->Clear();
   unclaimed.Clear();
-  pool.EvictAll();  // the anchors of remnants go with their rows
+  pool.EvictAll();
   return pool.counts().free - free;
 }
 

@@ -14,9 +14,9 @@
 #include "engine/pool/block_pool.h"
 #include "engine/records/session_records.h"
 #include "engine/resume/grid_rule.h"
-#include "engine/resume/remnants.h"
 #include "engine/resume/sequence.h"
 #include "engine/resume/unclaimed_rows.h"
+#include "engine/retention/retained.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/seat.h"
 #include "engine/scheduler/step_size.h"
@@ -36,8 +36,9 @@ struct EngineState {
     // For anchors: each takes a copy of a sequence's sections.
     std::uint64_t anchor_bytes = 0;
     int seats = 1;  // requests that can run at once
+    RetentionBudgets retention = {};
   };
-  // Anchors given up, by why.
+  // Anchors of residents given up, by why.
   struct Dropped {
     std::uint64_t budget = 0;  // for another one
     std::uint64_t rows = 0;    // the rows below went
@@ -50,13 +51,11 @@ struct EngineState {
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
-  // The seat has no resident any more. What can outlive it of its anchors
-  // becomes a remnant, less those that `heir` holds too.
-  void RetireResident(Seat& seat, const AnchorList& heir);
   // The residents of all seats.
   std::vector<const Sequence*> Residents() const;
-  // The seat whose resident was kept longest ago; null: no seat has one.
-  Seat* OldestResident();
+  // The seat, but `except`, whose resident was kept longest ago; null: there is
+  // none with one.
+  Seat* OldestResident(const Seat* except);
   // A moment later than every one before.
   std::uint64_t NextUse() { return ++uses_; }
   // Forgets every conversation and cached prefix. Returns the blocks freed.
@@ -75,7 +74,7 @@ struct EngineState {
   BlockPool pool;
   // Null: there is no cache service to ask. Set before the first request.
   std::unique_ptr<Tiering> tiering;
-  Remnants remnants;  // of earlier residents
+  Retained retained;  // of earlier residents and guests
   // As many as options say. After `pool`: they give their blocks back first.
   std::vector<Seat> seats;
   // Shared with those who answer gateways about them.
@@ -84,6 +83,8 @@ struct EngineState {
   // Of what was read back at start.
   UnclaimedRows unclaimed;
   Dropped anchors_dropped;
+  // Guests for which a resident lost rows.
+  std::uint64_t guest_overflows = 0;
   Sampler sampler;
   StepSize step_size;
   // Prompt rows forwarded since the start, step by step. Read by any thread.

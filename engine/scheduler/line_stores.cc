@@ -15,7 +15,9 @@ LineStores::LineStores(EngineState& state, const Request& request,
     : state_(state), request_(request), prompt_(prompt), sequence_(sequence) {
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   const int first_line = (sequence.rows() / grid + 1) * grid;
+  // A guest's lines are neither stored nor counted.
   if (state.tiering == nullptr || request.cache_mode != CacheMode::kDefault ||
+      sequence.table.retention() == RetentionClass::kGuest ||
       first_line > static_cast<int>(prompt.ids.size())) {
     return;
   }

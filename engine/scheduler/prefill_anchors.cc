@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/retention/policy.h"
 
 namespace holdfast::engine {
 namespace {
@@ -64,9 +65,18 @@ PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
   if (sequence.taint != kUntainted || !state.rule.SharedAt(sequence.rows())) {
     return;
   }
-  wanted_ = SurvivingSpots(
-      AllSpots(state, sequence, prompt_tokens, messages, restored),
-      state.anchor_slots.capacity(), prompt_tokens);
+  std::vector<AnchorSpot> all =
+      AllSpots(state, sequence, prompt_tokens, messages, restored);
+  if (guest()) {
+    // What it has inherited stays others', and costs the guest nothing.
+    std::erase_if(all, [&sequence](const AnchorSpot& spot) {
+      return spot.position <= sequence.rows();
+    });
+    wanted_ = SurvivingSpots(std::move(all), kGuestAnchors, prompt_tokens);
+    return;
+  }
+  wanted_ = SurvivingSpots(std::move(all), state.anchor_slots.capacity(),
+                           prompt_tokens);
   for (const AnchorRef& anchor : sequence.anchors) {
     const auto spot =
         std::ranges::find(wanted_, anchor->position, &AnchorSpot::position);
@@ -89,21 +99,24 @@ bool PrefillAnchors::Reached() {
   }
   const AnchorKind kind = KindOf(wanted_.front());
   wanted_.erase(wanted_.begin());
-  if (!MakeRoom()) return false;
-  AnchorRef anchor =
-      state_.anchor_slots.Take(position, kind, sequence_.ProvenanceAt(position),
-                               sequence_.sections.get());
+  if (!guest() && !MakeRoom()) return false;
+  AnchorRef anchor = state_.anchor_slots.Take(
+      position, kind, sequence_.ProvenanceAt(position),
+      sequence_.sections.get(), sequence_.table.retention());
   if (anchor == nullptr) return false;
   InsertAnchor(sequence_.anchors, std::move(anchor));
   return true;
+}
+
+bool PrefillAnchors::guest() const {
+  return sequence_.table.retention() == RetentionClass::kGuest;
 }
 
 // Other conversations' go before what the request itself has inherited: they
 // share nothing that is dropped here.
 bool PrefillAnchors::MakeRoom() {
   while (state_.anchor_slots.full()) {
-    const bool dropped =
-        state_.remnants.DropOne() || DropOfResidents() || DropDoomed();
+    const bool dropped = DropOfResidents() || DropDoomed();
     if (!dropped) return false;
     ++state_.anchors_dropped.budget;
   }
@@ -117,8 +130,10 @@ bool PrefillAnchors::DropOfResidents() {
     if (seat.resident) seats.push_back(&seat);
   }
   std::ranges::sort(seats, {}, &Seat::last_use);
-  return std::ranges::any_of(seats, [](Seat* seat) {
-    return DropUnshared(seat->resident->anchors, seat->resident->rows());
+  const int grid = static_cast<int>(state_.model.layout().grid_tokens);
+  return std::ranges::any_of(seats, [grid](Seat* seat) {
+    return DropSpareAnchor(seat->resident->anchors, grid,
+                           seat->resident->rows());
   });
 }
 
@@ -131,7 +146,6 @@ bool PrefillAnchors::DropDoomed() {
     if (!seat.resident) continue;
     seat.resident->anchors = AnchorsWithout(seat.resident->anchors, gone);
   }
-  state_.remnants.Forget(gone);
   return true;
 }
 

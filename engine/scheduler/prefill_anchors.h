@@ -36,6 +36,7 @@ class PrefillAnchors {
   bool Reached();
 
  private:
+  bool guest() const;
   bool MakeRoom();
   bool DropOfResidents();
   bool DropDoomed();

@@ -55,6 +55,7 @@ class Reader {
                    sequence_.sections.get());
     sequence_.ids = kept_.ids;
     sequence_.session_key = kept_.session_key;
+    sequence_.prompt_tokens = rows;
     if (kept_.candidate.taint < rows) {
       sequence_.taint = kept_.candidate.taint;
       sequence_.table.MarkSession(sequence_.taint / kBlockTokens);

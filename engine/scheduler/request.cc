@@ -2,16 +2,10 @@
 
 namespace holdfast::engine {
 
-std::vector<std::pair<CacheSource, int>> CachedBySource(
-    const CacheReport& cache) {
-  std::vector<std::pair<CacheSource, int>> sources;
-  const int pool = cache.resumed_at - cache.restored;
-  if (cache.restored > 0) {
-    sources.emplace_back(cache.source, cache.restored);
-    if (pool > 0) sources.emplace_back(CacheSource::kResident, pool);
-  } else if (pool > 0) {
-    sources.emplace_back(cache.source, pool);
-  }
+SourceRows CachedBySource(const CacheReport& cache) {
+  SourceRows sources;
+  if (cache.restored > 0) sources.emplace_back(cache.source, cache.restored);
+  sources.insert(sources.end(), cache.rows_of.begin(), cache.rows_of.end());
   return sources;
 }
 

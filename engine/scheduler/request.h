@@ -66,18 +66,17 @@ struct Refusal {
 
 struct CacheReport {
   CacheSource source = CacheSource::kNone;
-  int resumed_at = 0;  // rows taken from the cache
-  int restored = 0;    // of them from the source; the others from the pool
-  int computed = 0;    // prompt rows forwarded
+  int resumed_at = 0;       // rows taken from the cache
+  int restored = 0;         // of them from a tier; the others from the pool
+  SourceRows rows_of = {};  // those from the pool
+  int computed = 0;         // prompt rows forwarded
   MissReason miss = MissReason::kNone;
   std::optional<AnchorKind> anchor;  // what was resumed at; none: rows alone
   int anchors_taken = 0;             // by the prefill
 };
 
-// Where the rows of a prompt came from, those computed left out: at most two
-// sources.
-std::vector<std::pair<CacheSource, int>> CachedBySource(
-    const CacheReport& cache);
+// Where the rows of a prompt came from, those computed left out.
+SourceRows CachedBySource(const CacheReport& cache);
 
 struct OutputToken {
   std::int32_t id = 0;

@@ -38,6 +38,7 @@ RequestRun::RequestRun(EngineState& state, Seat& seat, const Request& request,
       sequence_(&state.pool, KindOf(request.cache_mode),
                 RootPrefixKey(state.options.fingerprint, request.salt),
                 state.section_buffers.Take()),
+      claim_(state, seat, request, prompt_keys_, sequence_),
       resumption_(state, request, prompt_keys_, sequence_.root, stop_),
       answer_(state, request, sink),
       logits_(state.model.info().vocab_size) {
@@ -62,7 +63,7 @@ void RequestRun::Start() {
 }
 
 absl::Status RequestRun::Resume() {
-  result_.cache = resumption_.Run(sequence_);
+  result_.cache = resumption_.Run(sequence_, claim_);
   if (request_.digest && sequence_.rows() > 0) {
     const auto digest = StateDigest(state_.model, state_.backend, sequence_,
                                     DigestSections::kRecurrent);
@@ -168,7 +169,9 @@ void RequestRun::SayTaint() {
 absl::Status RequestRun::Forward(std::span<const std::int32_t> ids, bool logits,
                                  Provenance provenance) {
   const int position = sequence_.rows();
-  if (!HaveBlocks(state_, sequence_, position + static_cast<int>(ids.size()))) {
+  claim_.Displace();
+  if (!HaveBlocks(state_, claim_, sequence_,
+                  position + static_cast<int>(ids.size()))) {
     return absl::ResourceExhaustedError(
         fmt::format("out of blocks at position {}", position));
   }
@@ -222,11 +225,8 @@ void RequestRun::Keep() {
   }
   Record();
   PublishBlocks(state_.pool, state_.rule, sequence_);
-  state_.remnants.Forget(sequence_.anchors);
-  state_.RetireResident(seat_, sequence_.anchors);
-  seat_.resident = std::move(sequence_);
-  seat_.last_use = state_.NextUse();
-  StoreTurn(state_, seat_);
+  claim_.Keep();
+  if (!claim_.guest()) StoreTurn(state_, seat_);
 }
 
 void RequestRun::Record() {

@@ -17,6 +17,7 @@
 #include "engine/scheduler/prefill_anchors.h"
 #include "engine/scheduler/request.h"
 #include "engine/scheduler/resumption.h"
+#include "engine/scheduler/seat_claim.h"
 
 namespace holdfast::engine {
 
@@ -44,8 +45,8 @@ class RequestRun {
   void PrefillStep();
   void DecodeStep();
   // A request of the default cache mode that computed rows becomes the seat's
-  // resident, and its whole blocks enter the index, however it ended; only one
-  // that met a failure of the model leaves nothing.
+  // resident or stays as its guest, and its whole blocks enter the index,
+  // however it ended; only one that met a failure of the model leaves nothing.
   Result Finish();
 
   // Behind the last row that was forwarded, once the prompt was.
@@ -91,6 +92,7 @@ class RequestRun {
   const std::function<bool()> stop_;
   const std::vector<KeyId> prompt_keys_;
   Sequence sequence_;
+  SeatClaim claim_;
   Resumption resumption_;
   std::optional<Prefill> prefill_;  // while it lasts
   AnswerTokens answer_;

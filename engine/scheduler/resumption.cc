@@ -1,5 +1,6 @@
 #include "engine/scheduler/resumption.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "engine/scheduler/block_supply.h"
@@ -7,6 +8,23 @@
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
+namespace {
+
+// The deepest `count` rows are another source's; what is left of a seat's is
+// not all of its conversation.
+void TakeFromEnd(SourceRows& rows_of, int count) {
+  while (count > 0 && !rows_of.empty()) {
+    const int here = std::min(count, rows_of.back().second);
+    count -= here;
+    rows_of.back().second -= here;
+    if (rows_of.back().second == 0) rows_of.pop_back();
+  }
+  for (auto& [source, rows] : rows_of) {
+    if (source == CacheSource::kEnd) source = CacheSource::kResident;
+  }
+}
+
+}  // namespace
 
 Resumption::Resumption(EngineState& state, const Request& request,
                        std::span<const KeyId> prompt, const PrefixKey& root,
@@ -21,9 +39,9 @@ Resumption::Resumption(EngineState& state, const Request& request,
   prompt_view_ = {root, prompt, block_keys_, request.session_key};
 }
 
-CacheReport Resumption::Run(Sequence& sequence) {
+CacheReport Resumption::Run(Sequence& sequence, SeatClaim& claim) {
   CacheReport report;
-  from_tiers_ = FromTiers(sequence, report);
+  from_tiers_ = FromTiers(sequence, claim, report);
   if (!from_tiers_) InPlace(sequence, report);
   ClaimRows(report);
   return report;
@@ -39,6 +57,7 @@ void Resumption::ClaimRows(CacheReport& report) {
   if (rows > 0) {
     report.source = CacheSource::kSpill;
     report.restored = rows;
+    TakeFromEnd(report.rows_of, rows);
   }
   if (request_.cache_mode == CacheMode::kDefault) {
     state_.unclaimed.Claim(root_, prompt_);
@@ -53,18 +72,19 @@ ResumePlan Resumption::Plan(int limit) {
   }
   const CachedStates cached{.pool = state_.pool,
                             .residents = state_.Residents(),
-                            .remnants = state_.remnants,
+                            .kept = state_.retained.Sequences(),
                             .recurrent = state_.model.layout().Recurrent(),
                             .rule = state_.rule,
                             .session_key = request_.session_key};
   ResumePlan plan = PlanResume(cached, root_, prompt_, limit);
   if (request_.cache_mode == CacheMode::kDefault) {
-    state_.remnants.Touch(plan.remnant);
+    state_.retained.Touch(plan.kept);
   }
   return plan;
 }
 
-bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
+bool Resumption::FromTiers(Sequence& sequence, SeatClaim& claim,
+                           CacheReport& report) {
   if (state_.tiering == nullptr || request_.cache_mode == CacheMode::kBypass) {
     return false;
   }
@@ -73,7 +93,7 @@ bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
   TierResume resume(state_, prompt_view_,
                     request_.cache_mode == CacheMode::kDefault,
                     {.stop = stop_, .have_blocks = [&](int rows) {
-                       return HaveBlocks(state_, sequence, rows);
+                       return HaveBlocks(state_, claim, sequence, rows);
                      }});
   const TierResumption from = resume.Run(in_place, sequence);
   tier_miss_ = from.miss;
@@ -83,6 +103,7 @@ bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
   report = {.source = from.source,
             .resumed_at = sequence.rows(),
             .restored = from.restored,
+            .rows_of = from.rows_of,
             .computed = 0,
             .miss = MissReason::kNone,
             .anchor = line ? AnchorKind::kLine : AnchorKind::kEnd,
@@ -91,16 +112,19 @@ bool Resumption::FromTiers(Sequence& sequence, CacheReport& report) {
 }
 
 void Resumption::InPlace(Sequence& sequence, CacheReport& report) {
+  const bool pooled = sequence.table.kind() == BlockTable::Kind::kPooled;
   int limit = static_cast<int>(prompt_.size());
   for (bool started = false; !started;) {
     // Gone before the first step: it refers to other conversations' anchors.
     const ResumePlan plan = Plan(limit);
-    started = StartSequence(plan, prompt_, state_.model.kv_shape(),
-                            state_.section_buffers.section_bytes(),
-                            state_.backend, state_.pool, sequence);
+    started = StartSequence(
+        plan, prompt_, state_.model.kv_shape(),
+        state_.section_buffers.section_bytes(), state_.backend, state_.pool,
+        [&] { return pooled && state_.retained.GiveBlock(); }, sequence);
     report = {.source = plan.source,
               .resumed_at = sequence.rows(),
               .restored = 0,
+              .rows_of = plan.rows_of,
               .computed = 0,
               .miss = plan.miss,
               .anchor = plan.anchor,

@@ -11,6 +11,7 @@
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/request.h"
+#include "engine/scheduler/seat_claim.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -24,8 +25,9 @@ class Resumption {
              const std::function<bool()>& stop);
 
   // Gives `sequence`, which is empty, what is cached of the prompt: from the
-  // tiers when they are worth it, else from the pool.
-  CacheReport Run(Sequence& sequence);
+  // tiers when they are worth it, else from the pool. Blocks that are short
+  // come by way of `claim`.
+  CacheReport Run(Sequence& sequence, SeatClaim& claim);
 
   // Rows were read for this request.
   bool from_tiers() const { return from_tiers_; }
@@ -35,7 +37,7 @@ class Resumption {
  private:
   ResumePlan Plan(int limit);
   // False, and the sequence is empty, when no tier serves.
-  bool FromTiers(Sequence& sequence, CacheReport& report);
+  bool FromTiers(Sequence& sequence, SeatClaim& claim, CacheReport& report);
   void InPlace(Sequence& sequence, CacheReport& report);
   // Rows read back at start count as their tier's, once.
   void ClaimRows(CacheReport& report);

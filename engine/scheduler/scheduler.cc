@@ -148,8 +148,20 @@ EngineGauges Scheduler::CacheGauges(const EngineState& state) {
     gauges.anchors_taken[kind] =
         state.anchor_slots.taken(static_cast<AnchorKind>(kind));
   }
-  gauges.anchors_dropped_budget = state.anchors_dropped.budget;
-  gauges.anchors_dropped_rows = state.anchors_dropped.rows;
+  const Retained::Counters& kept = state.retained.counters();
+  gauges.anchors_dropped_budget =
+      state.anchors_dropped.budget + kept.anchors_thinned;
+  gauges.anchors_dropped_rows = state.anchors_dropped.rows + kept.anchors_cut;
+  gauges.retention.kept = static_cast<int>(state.retained.all().size());
+  gauges.retention.displaced = kept.displaced;
+  gauges.retention.guests = kept.guests;
+  gauges.retention.guest_overflows = state.guest_overflows;
+  for (std::size_t c = 0; c < kRetentionClasses; ++c) {
+    const auto of = static_cast<RetentionClass>(c);
+    gauges.retention.blocks[c] = state.pool.held(of);
+    gauges.retention.anchors[c] = state.anchor_slots.live(of);
+    gauges.retention.blocks_cut[c] = kept.blocks_cut[c];
+  }
   if (state.tiering != nullptr) {
     gauges.tiers = state.tiering->counters;
     gauges.leases = state.tiering->leases.live();
@@ -227,7 +239,7 @@ void Scheduler::AnswerDrains(std::unique_lock<std::mutex>& lock) {
   if (!std::exchange(spilled_, true)) {
     const auto deadline = drain_deadline_;
     lock.unlock();
-    SpillResidents(*state_, deadline);
+    SpillConversations(*state_, deadline);
     lock.lock();
   }
   const auto waiters = std::exchange(drain_waiters_, {});

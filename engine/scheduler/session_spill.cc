@@ -5,12 +5,15 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/anchors/thinning.h"
 #include "engine/cache/state_image.h"
+#include "engine/retention/policy.h"
 #include "shared/cache_layout.h"
 #include "shared/deadlines.h"
 #include "spdlog/spdlog.h"
@@ -49,99 +52,203 @@ class Staging {
   std::vector<BlockId> blocks_;
 };
 
-// The newest line anchors below the end, oldest first.
-AnchorList LinesToKeep(const Sequence& resident, int grid) {
+// One that was cut has no end.
+bool Storable(const Sequence& sequence) { return sequence.sections != nullptr; }
+
+// Before a conversation loses rows there may be little room for states.
+constexpr int kLinesBeforeLoss = 1;
+
+int BlocksOfImage(const EngineState& state) {
+  const std::uint64_t bytes = state.pool.block_bytes();
+  return static_cast<int>((StateImageBytes(state.model.layout()) + bytes - 1) /
+                          bytes);
+}
+
+// Files of one key replace one another: without a client's each conversation
+// needs its own.
+std::string SpillKey(const Sequence& sequence) {
+  if (!sequence.session_key.empty()) return sequence.session_key;
+  const auto first = std::min<std::size_t>(sequence.ids.size(), kBlockTokens);
+  return "first-block:" +
+         ToHex(ChainPrefixKey(sequence.root,
+                              std::span(sequence.ids).first(first)));
+}
+
+// Its line anchors below `end`, oldest first.
+AnchorList LinesBelow(const Sequence& sequence, int grid, int end) {
   AnchorList lines;
-  for (const AnchorRef& anchor : resident.anchors) {
-    if (anchor->position % grid == 0 && anchor->position < resident.rows()) {
+  for (const AnchorRef& anchor : sequence.anchors) {
+    if (anchor->position % grid == 0 && anchor->position < end) {
       lines.push_back(anchor);
     }
-  }
-  if (lines.size() > kKeptLineAnchors) {
-    lines.erase(lines.begin(), lines.end() - kKeptLineAnchors);
   }
   return lines;
 }
 
-std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& resident,
-                                Tier tier, Staging& staging,
+// Of its first `rows` rows with the states that are staged.
+std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
+                                int rows, Tier tier, Staging& staging,
                                 steady_clock::time_point deadline) {
-  const int rows = resident.rows();
-  // A file must not carry what another conversation left in the block.
+  const int blocks = (rows + kBlockTokens - 1) / kBlockTokens;
+  // A file must not carry what another conversation left in the block. A part
+  // ends on a line, so this is the sequence's own last block.
   if (rows % kBlockTokens != 0) {
     state.backend.ZeroBlockRows(state.model.kv_shape(),
-                                resident.table.pointer(rows / kBlockTokens),
+                                sequence.table.pointer(blocks - 1),
                                 rows % kBlockTokens);
   }
   StoreJob job;
-  for (int i = 0; i < resident.table.size(); ++i) {
-    job.blocks.push_back(resident.table.block(i));
+  for (int i = 0; i < blocks; ++i) {
+    job.blocks.push_back(sequence.table.block(i));
   }
   std::vector<BlockId> leased = job.blocks;
   leased.insert(leased.end(), staging.blocks().begin(), staging.blocks().end());
   const auto lease = state.tiering->leases.Grant(std::move(leased), deadline);
   if (!lease) return std::nullopt;
   job.tier = tier;
-  job.root = resident.root;
-  job.ids = resident.ids;
+  job.root = sequence.root;
+  job.ids.assign(sequence.ids.begin(), sequence.ids.begin() + rows);
   job.states = std::move(staging.states);
   job.lease = *lease;
-  job.session_key = resident.session_key;
-  job.taint = resident.taint;
+  job.session_key =
+      tier == Tier::kSpill ? SpillKey(sequence) : sequence.session_key;
+  // A part of it ends where its rows are anyone's.
+  job.taint = sequence.taint < rows ? sequence.taint : kUntainted;
   job.deadline =
       std::max(milliseconds(0),
                duration_cast<milliseconds>(deadline - steady_clock::now()));
   return job;
 }
 
-void SpillOne(EngineState& state, const Sequence& resident,
-              steady_clock::time_point deadline) {
+// Stores the first `rows` rows with at most `lines` of the line anchors below
+// them and the state behind the last; `resident`: the next start reads it back.
+// Nothing when the pool has no room for
+// that, or when it took too long.
+std::optional<StoreOutcome> SpillRows(EngineState& state,
+                                      const Sequence& sequence, int rows,
+                                      int lines, const std::byte* sections,
+                                      bool resident,
+                                      steady_clock::time_point deadline) {
   const auto start = steady_clock::now();
-  if (start >= deadline) return;
+  if (start >= deadline) return std::nullopt;
   state.tiering->leases.Collect(start);
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
-  Staging staging(state);
-  for (const AnchorRef& anchor : LinesToKeep(resident, grid)) {
-    (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
-  }
-  const int rows = resident.rows();
   std::optional<StoreJob> job;
-  if (staging.Add(rows, StoredState::kEnd, resident.sections.get())) {
-    job = MakeJob(state, resident, Tier::kSpill, staging, deadline);
+  {
+    Staging staging(state);
+    const AnchorList newest =
+        NewestAnchors(LinesBelow(sequence, grid, rows), lines);
+    for (const AnchorRef& anchor : newest) {
+      (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
+    }
+    const StoredState kind =
+        rows == sequence.rows() ? StoredState::kEnd : StoredState::kLine;
+    if (staging.Add(rows, kind, sections)) {
+      job = MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
+    }
   }
   if (!job) {
     spdlog::warn("spill rows={}: the pool has no room for its state", rows);
-    return;
+    return std::nullopt;
   }
-  job->resident = true;
+  job->resident = resident;
   const auto outcome = std::make_shared<std::promise<StoreOutcome>>();
   std::future<StoreOutcome> stored = outcome->get_future();
   state.tiering->Store(*std::move(job), [outcome](StoreOutcome result) {
     outcome->set_value(result);
   });
-  const bool ended = stored.wait_until(deadline) == std::future_status::ready;
-  spdlog::info(
-      "spill rows={} outcome={} ms={}", rows,
-      ended ? StoreOutcomeName(stored.get()) : "deadline",
-      duration_cast<milliseconds>(steady_clock::now() - start).count());
-  state.tiering->leases.Collect(steady_clock::now());
+  std::optional<StoreOutcome> result;
+  if (stored.wait_until(deadline) == std::future_status::ready) {
+    result = stored.get();
+  }
+  const auto now = steady_clock::now();
+  spdlog::info("spill session={:?} rows={} outcome={} ms={}",
+               sequence.session_key.substr(0, 64), rows,
+               result ? StoreOutcomeName(*result) : "deadline",
+               duration_cast<milliseconds>(now - start).count());
+  // Past the deadline this takes the blocks back.
+  state.tiering->leases.Collect(now);
+  return result;
 }
 
-}  // namespace
-
-void SpillResidents(EngineState& state, steady_clock::time_point deadline) {
-  if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
+// Residents, then what is parked, each newest first.
+std::vector<const Sequence*> NewestFirst(const EngineState& state) {
   std::vector<const Seat*> seats;
   for (const Seat& seat : state.seats) {
     if (seat.resident) seats.push_back(&seat);
   }
   std::ranges::sort(seats, std::greater{}, &Seat::last_use);
-  for (const Seat* seat : seats) SpillOne(state, *seat->resident, deadline);
+  std::vector<const Sequence*> all;
+  for (const Seat* seat : seats) all.push_back(&*seat->resident);
+  std::vector<const Sequence*> kept = state.retained.Sequences();
+  all.insert(all.end(), kept.rbegin(), kept.rend());
+  return all;
+}
+
+bool IsResident(const EngineState& state, const Sequence& sequence) {
+  return std::ranges::any_of(state.seats, [&sequence](const Seat& seat) {
+    return seat.resident && &*seat.resident == &sequence;
+  });
+}
+
+}  // namespace
+
+int BlocksToStageSpill(const EngineState& state) {
+  return (kLinesBeforeLoss + 1) * BlocksOfImage(state);
+}
+
+void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
+  if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
+  // What guests left makes room for states.
+  while (state.retained.GiveBlock(RetentionClass::kGuest)) {
+  }
+  std::set<std::pair<PrefixKey, std::string>> done;
+  for (const Sequence* sequence : NewestFirst(state)) {
+    if (!Storable(*sequence) ||
+        !done.emplace(sequence->root, SpillKey(*sequence)).second) {
+      continue;
+    }
+    SpillRows(state, *sequence, sequence->rows(), kKeptLineAnchors,
+              sequence->sections.get(), IsResident(state, *sequence), deadline);
+  }
   state.tiering->tiers.Drained();
 }
 
+void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
+  if (state.tiering == nullptr || !state.tiering->tiers.attached() ||
+      !Storable(sequence)) {
+    return;
+  }
+  Tiering& tiering = *state.tiering;
+  const std::uint64_t bytes = sequence.table.size() * state.pool.block_bytes() +
+                              StateImageBytes(state.model.layout());
+  const auto start = steady_clock::now();
+  const auto deadline =
+      start + deadlines::SpillBeforeLoss(bytes, tiering.spill_bytes_per_s);
+  // Half of it first: what is left when the whole takes too long.
+  const int grid = static_cast<int>(state.model.layout().grid_tokens);
+  const AnchorList half =
+      NewestAnchors(LinesBelow(sequence, grid, sequence.rows() / 2 + 1), 1);
+  if (!half.empty()) {
+    SpillRows(state, sequence, half[0]->position, 0, half[0]->sections,
+              /*resident=*/false, deadline);
+  }
+  const auto outcome =
+      SpillRows(state, sequence, sequence.rows(), kLinesBeforeLoss,
+                sequence.sections.get(), /*resident=*/false, deadline);
+  if (!outcome) {
+    ++tiering.counters->lost_spills;
+  } else if (*outcome == StoreOutcome::kStored) {
+    const std::chrono::duration<double> took = steady_clock::now() - start;
+    tiering.MeasuredSpill(bytes, took.count());
+  }
+}
+
 void StoreTurn(EngineState& state, const Seat& seat) {
-  if (state.tiering == nullptr || !seat.resident) return;
+  if (state.tiering == nullptr || !seat.resident ||
+      !Storable(*seat.resident)) {
+    return;
+  }
   const Sequence& resident = *seat.resident;
   const int rows = resident.rows();
   const std::uint64_t bytes = resident.table.size() * state.pool.block_bytes() +
@@ -150,7 +257,7 @@ void StoreTurn(EngineState& state, const Seat& seat) {
   Staging staging(state);
   std::optional<StoreJob> job;
   if (staging.Add(rows, StoredState::kEnd, resident.sections.get())) {
-    job = MakeJob(state, resident, Tier::kStore, staging,
+    job = MakeJob(state, resident, rows, Tier::kStore, staging,
                   steady_clock::now() + deadlines::Lease(bytes));
   }
   if (job) return state.tiering->Store(*std::move(job));

@@ -1,5 +1,5 @@
 // Whole conversations kept outside the pool: in the session spill at a planned
-// stop, in the state store after each turn.
+// stop and before they lose rows, in the state store after each turn.
 #ifndef HOLDFAST_ENGINE_SCHEDULER_SESSION_SPILL_H_
 #define HOLDFAST_ENGINE_SCHEDULER_SESSION_SPILL_H_
 
@@ -9,13 +9,24 @@
 
 namespace holdfast::engine {
 
-// Stores the resident conversation of every seat, whatever its length: rows,
-// the state behind its last row and its newest line anchors. The one used last
-// goes first. Waits until all are durable, at most until `deadline`. Says in
-// the log what came of each. What was stored is read back by the next start. On
-// the engine thread, when nothing runs; residents stay.
-void SpillResidents(EngineState& state,
-                    std::chrono::steady_clock::time_point deadline);
+// Stores the resident conversation of every seat and those that are parked with
+// their end, whatever their length: rows, the state behind the last row and the
+// newest line anchors. Residents go first, then the one used last; of one
+// session only the newest, for a newer file replaces an older. Waits until all
+// are durable, at most until `deadline`. Says in the log what came of each. The
+// residents are read back by the next start. On the engine thread, when nothing
+// runs; all stay.
+void SpillConversations(EngineState& state,
+                        std::chrono::steady_clock::time_point deadline);
+
+// Stores one that is about to lose rows, and waits for that: at most twice as
+// long as it takes at the rate that was measured. Past it what is not written
+// is lost, counted, and what was written first stays as a shorter prefix. A
+// conversation that cannot be stored is lost without a word but a counter's.
+void SpillBeforeLoss(EngineState& state, const Sequence& sequence);
+
+// So many blocks SpillBeforeLoss needs of the pool, for states.
+int BlocksToStageSpill(const EngineState& state);
 
 // Queues the seat's resident for the state store, when it fits into an entry
 // there. Waits for nobody. On the engine thread, after a request.

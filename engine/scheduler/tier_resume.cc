@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "engine/cache/state_image.h"
 #include "shared/aligned_buffer.h"
@@ -111,7 +112,9 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
       if (restored_ == from.position) {
         tiering.costs.MeasuredRead(from.tier, from.bytes, seconds);
       }
-      return {.source = SourceOf(from.tier), .restored = restored_};
+      return {.source = SourceOf(from.tier),
+              .restored = restored_,
+              .rows_of = rows_of_};
     }
     sequence.table.Clear();
     const RestoreFailure failure = FailureOf(status);
@@ -186,15 +189,18 @@ absl::Status TierResume::Restore(const TierOffer& offer, int in_place,
 }
 
 int TierResume::AdoptWhatIsThere(int limit, Sequence& sequence) {
+  std::vector<BlockId> blocks;
   int rows = 0;
   while (rows + kBlockTokens <= limit) {
     const BlockId block =
         state_.pool.Find(prompt_.block_keys[rows / kBlockTokens],
                          prompt_.ids.subspan(rows, kBlockTokens));
     if (block == kNoBlock) break;
-    sequence.table.Adopt(block);
+    blocks.push_back(block);
     rows += kBlockTokens;
   }
+  rows_of_ = RowsBySource(state_.pool, blocks, rows, CacheSource::kResident);
+  for (const BlockId block : blocks) sequence.table.Adopt(block);
   return rows;
 }
 

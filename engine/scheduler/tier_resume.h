@@ -16,7 +16,8 @@ struct TierResumption {
   // Not kNone: the sequence has the state: as a cold run would have it, or, on
   // a grid backend, as its own conversation kept it.
   CacheSource source = CacheSource::kNone;
-  int restored = 0;  // rows that were read; those below were in the pool
+  int restored = 0;         // rows that were read
+  SourceRows rows_of = {};  // those below, which were in the pool
   // Why the tiers did not serve, when that is more than "cold".
   MissReason miss = MissReason::kNone;
 };
@@ -56,6 +57,7 @@ class TierResume {
   const bool touch_;
   const Hooks hooks_;
   int restored_ = 0;
+  SourceRows rows_of_;
 };
 
 }  // namespace holdfast::engine

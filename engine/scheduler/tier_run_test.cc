@@ -206,7 +206,7 @@ TEST_P(TierRunTest, LeasedBlocksAreNotReusedUntilTheyAreTakenBack) {
   EXPECT_EQ(leases.live(), 1);
   node->tiers->admit.clear();
   // Fits beside them: both stay.
-  node->engine->state().RetireResident(node->engine->seat(), {});
+  node->engine->resident().reset();
   (void)node->engine->RunUnchecked(MakeRequest(SomeIds(kBlockTokens, 9)), sink);
   EXPECT_EQ(leases.live(), 1);
   const auto job = node->tiers->held[0].first;
@@ -231,8 +231,8 @@ TEST_P(TierRunTest, TheResidentIsSpilledAndComesBackAtItsEnd) {
   const auto old = Make();
   Request first = MakeRequest(ids, 5);
   const Answer turn = old->engine->Run(first);
-  SpillResidents(old->engine->state(),
-                 std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  SpillConversations(old->engine->state(), std::chrono::steady_clock::now() +
+                                               std::chrono::seconds(10));
   ASSERT_FALSE(old->tiers->entries.empty());
   old->engine->CheckPool();
   const auto node = Make(24, old.get());

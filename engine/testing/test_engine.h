@@ -54,12 +54,10 @@ struct Answer {
   std::vector<int> progress;
 };
 
-inline std::unique_ptr<EngineState> MakeState(model::Model& model,
-                                              kernels::Backend& backend,
-                                              std::byte* memory, int blocks,
-                                              const TokenizerSpec& tokenizer,
-                                              int max_rows = 512,
-                                              int anchors = 32) {
+inline std::unique_ptr<EngineState> MakeState(
+    model::Model& model, kernels::Backend& backend, std::byte* memory,
+    int blocks, const TokenizerSpec& tokenizer, int max_rows = 512,
+    int anchors = 32, const RetentionBudgets& kept = {}) {
   return std::make_unique<EngineState>(
       model, backend, memory, blocks, tokenizer,
       EngineState::Options{
@@ -69,7 +67,8 @@ inline std::unique_ptr<EngineState> MakeState(model::Model& model,
               std::min(model.info().max_context, blocks * kBlockTokens),
           .max_rows = max_rows,
           .anchor_bytes =
-              anchors * model::ComputeSectionOffsets(model.layout()).bytes});
+              anchors * model::ComputeSectionOffsets(model.layout()).bytes,
+          .retention = kept});
 }
 
 // `memory` starts with a pattern, so that rows never written are seen.
@@ -77,12 +76,13 @@ class TestEngine {
  public:
   TestEngine(model::Model& model, kernels::Backend& backend, int blocks,
              const TokenizerSpec& tokenizer = FakeTokenizer(),
-             int max_rows = 512, int anchors = 32)
+             int max_rows = 512, int anchors = 32,
+             const RetentionBudgets& kept = {})
       : memory_(AllocateAligned(blocks * model.layout().BlockBytes())) {
     std::fill_n(memory_.get(), blocks * model.layout().BlockBytes(),
                 std::byte{0xA5});
     state_ = MakeState(model, backend, memory_.get(), blocks, tokenizer,
-                       max_rows, anchors);
+                       max_rows, anchors, kept);
   }
 
   Answer Run(
@@ -115,18 +115,23 @@ class TestEngine {
     return Run(request);
   }
 
-  // Only residents may hold blocks between requests.
+  // Only residents and what is kept may hold blocks between requests.
   void CheckPool() {
     if (state_->tiering != nullptr) state_->tiering->leases.Collect({});
     std::vector<BlockId> held;
-    for (const Sequence* resident : state_->Residents()) {
-      for (int i = 0; i < resident->table.size(); ++i) {
-        held.push_back(resident->table.block(i));
+    std::vector<const Sequence*> all = state_->Residents();
+    const std::vector<const Sequence*> kept = state_->retained.Sequences();
+    all.insert(all.end(), kept.begin(), kept.end());
+    for (const Sequence* sequence : all) {
+      for (int i = 0; i < sequence->table.size(); ++i) {
+        held.push_back(sequence->table.block(i));
       }
-      CheckProvenance(*resident);
+      CheckProvenance(*sequence);
     }
     const absl::Status status = state_->pool.CheckInvariants(held);
     EXPECT_TRUE(status.ok()) << status.message();
+    const absl::Status budgets = state_->retained.CheckInvariants();
+    EXPECT_TRUE(budgets.ok()) << budgets.message();
   }
 
   // Blocks and anchors say what the sequence's taint says.
@@ -158,20 +163,14 @@ class TestEngine {
     for (const Sequence* resident : state_->Residents()) {
       check(resident->anchors, resident->rows());
     }
-    for (const Remnant& remnant : state_->remnants.all()) {
-      EXPECT_FALSE(remnant.anchors.empty());
-      check(remnant.anchors, static_cast<int>(remnant.ids.size()));
-      ASSERT_EQ(remnant.ids.size(), remnant.keys.size() * kBlockTokens);
-      for (std::size_t i = 0; i < remnant.keys.size(); ++i) {
-        EXPECT_NE(
-            state_->pool.Find(
-                remnant.keys[i],
-                std::span(remnant.ids).subspan(i * kBlockTokens, kBlockTokens)),
-            kNoBlock);
-      }
+    const int of_residents = held;
+    for (const Sequence* kept : state_->retained.Sequences()) {
+      check(kept->anchors, kept->rows());
     }
     EXPECT_EQ(held, state_->anchor_slots.live());
-    EXPECT_LE(held, state_->anchor_slots.capacity());
+    EXPECT_EQ(of_residents,
+              state_->anchor_slots.live(RetentionClass::kResident));
+    EXPECT_LE(of_residents, state_->anchor_slots.capacity());
   }
 
   // All that a request could change, as text.
@@ -196,7 +195,7 @@ class TestEngine {
       }
       text += " " + ToHex(sha.Finish());
     }
-    text += state_->remnants.Describe();
+    text += state_->retained.Describe();
     // Rows: free blocks may hold anything.
     Sha256 rows;
     for (BlockId block = 0; block < state_->pool.blocks(); ++block) {
