@@ -72,14 +72,6 @@ inline milliseconds Lease(std::uint64_t bytes) {
   return milliseconds(30000 + bytes / 20'000);  // 20 MB/s
 }
 
-// A conversation is written before it loses rows, while a request waits: twice
-// what that takes at the rate that was measured.
-inline milliseconds SpillBeforeLoss(std::uint64_t bytes, double bytes_per_s) {
-  const double ms = 2000.0 * static_cast<double>(bytes) / bytes_per_s;
-  return std::max(milliseconds(1000),
-                  milliseconds(static_cast<std::int64_t>(ms)));
-}
-
 // A drain at a planned stop: at least a minute, longer for much to write.
 inline milliseconds Drain(std::uint64_t bytes_to_write) {
   const auto writing = milliseconds(bytes_to_write / 300'000);  // 0.3 GB/s

@@ -144,5 +144,54 @@ TEST(AnchorListTest, IsSearchedByPosition) {
   EXPECT_EQ(rest[1], anchors[2]);
 }
 
+TEST(AnchorListTest, TheSpareAnchorWithTheSmallestGapGoes) {
+  SectionBuffers buffers(64);
+  AnchorSlots slots(&buffers, 16);
+  const std::vector<std::byte> sections(64);
+  AnchorList anchors;
+  for (int i = 1; i <= 6; ++i) {
+    anchors.push_back(slots.Take(1024 * i, AnchorKind::kLine, Provenance::kGrid,
+                                 sections.data()));
+  }
+  anchors.insert(
+      anchors.begin() + 1,
+      slots.Take(1100, AnchorKind::kEnd, Provenance::kGrid, sections.data()));
+  AnchorRef held = anchors[1];  // another conversation's, too
+  const auto positions = [&anchors] {
+    std::vector<int> positions;
+    for (const AnchorRef& anchor : anchors) {
+      positions.push_back(anchor->position);
+    }
+    return positions;
+  };
+  EXPECT_TRUE(DropSpareAnchor(anchors, 1024, 6200));
+  EXPECT_THAT(positions(), ElementsAre(1100, 2048, 3072, 4096, 5120, 6144));
+  held.reset();
+  EXPECT_TRUE(DropSpareAnchor(anchors, 1024, 6200));
+  EXPECT_TRUE(DropSpareAnchor(anchors, 1024, 6200));
+  EXPECT_THAT(positions(), ElementsAre(3072, 4096, 5120, 6144));
+  EXPECT_FALSE(DropSpareAnchor(anchors, 1024, 6200));
+}
+
+TEST(AnchorSlotsTest, OtherClassesDoNotTakeTheResidentsSlots) {
+  SectionBuffers buffers(64);
+  AnchorSlots slots(&buffers, 1);
+  const std::vector<std::byte> sections(64);
+  const auto take = [&](RetentionClass c) {
+    return slots.Take(10, AnchorKind::kLine, Provenance::kGrid, sections.data(),
+                      c);
+  };
+  const AnchorRef guest = take(RetentionClass::kGuest);
+  EXPECT_FALSE(slots.full());
+  AnchorRef resident = take(RetentionClass::kResident);
+  EXPECT_EQ(take(RetentionClass::kResident), nullptr);
+  slots.Charge(resident, RetentionClass::kParked);
+  EXPECT_FALSE(slots.full());
+  EXPECT_EQ(slots.live(RetentionClass::kParked), 1);
+  EXPECT_EQ(slots.live(), 2);
+  resident.reset();
+  EXPECT_EQ(slots.live(RetentionClass::kParked), 0);
+}
+
 }  // namespace
 }  // namespace holdfast::engine

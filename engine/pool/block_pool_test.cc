@@ -296,5 +296,43 @@ TEST(BlockPoolProperty, RulesHoldUnderRandomUse) {
   }
 }
 
+TEST(BlockPoolTest, ABlockIsOfTheHighestClassOfItsReferences) {
+  Pool p(3);
+  const BlockId a = p.pool.Allocate(RetentionClass::kParked);
+  EXPECT_EQ(p.pool.retention(a), RetentionClass::kParked);
+  p.pool.Ref(a, RetentionClass::kResident);
+  EXPECT_EQ(p.pool.retention(a), RetentionClass::kResident);
+  EXPECT_EQ(p.pool.held(RetentionClass::kParked), 0);
+  EXPECT_EQ(p.pool.held(RetentionClass::kResident), 1);
+  p.pool.Reclass(a, RetentionClass::kParked, RetentionClass::kPinned);
+  p.Check({a, a});
+  p.pool.Unref(a, Touch::kNo, RetentionClass::kResident);
+  EXPECT_EQ(p.pool.held(RetentionClass::kPinned), 1);
+  // Whoever it is lent to keeps nothing.
+  p.pool.Ref(a);
+  p.pool.Unref(a, Touch::kNo, RetentionClass::kPinned);
+  EXPECT_EQ(p.pool.retention(a), RetentionClass::kNone);
+  p.Check({a});
+  p.pool.Unref(a, Touch::kNo);
+  EXPECT_EQ(p.pool.held(RetentionClass::kNone), 0);
+  EXPECT_EQ(p.pool.counts().free, 3);
+}
+
+TEST(BlockTableTest, IsCutFromItsEndAndChangesTheClassOfItsBlocks) {
+  Pool p(4);
+  BlockTable table(&p.pool, BlockTable::Kind::kPooled);
+  table.set_retention(RetentionClass::kGuest);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(table.Append());
+  EXPECT_EQ(p.pool.held(RetentionClass::kGuest), 4);
+  table.Reclass(0, 1, RetentionClass::kPinned);
+  EXPECT_EQ(p.pool.held(RetentionClass::kPinned), 1);
+  EXPECT_EQ(table.retention(0), RetentionClass::kPinned);
+  table.Truncate(2);
+  EXPECT_EQ(p.pool.held(RetentionClass::kGuest), 1);
+  EXPECT_EQ(p.pool.counts().free, 2);
+  table.Clear();
+  p.Check();
+}
+
 }  // namespace
 }  // namespace holdfast::engine

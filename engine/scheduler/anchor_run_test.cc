@@ -51,14 +51,21 @@ class AnchorRunTest : public ::testing::Test {
     ExpectSame(warm, engine.Cold(request));
     return warm;
   }
+  void ExpectParked(const Answer& answer, int position, AnchorKind kind) {
+    EXPECT_EQ(answer.result.cache.source, CacheSource::kParked);
+    ExpectPlace(answer, position, kind);
+  }
   void ExpectResume(const Answer& answer, int position, AnchorKind kind) {
+    EXPECT_EQ(answer.result.cache.source, kind == AnchorKind::kEnd
+                                              ? CacheSource::kEnd
+                                              : CacheSource::kResident);
+    ExpectPlace(answer, position, kind);
+  }
+  void ExpectPlace(const Answer& answer, int position, AnchorKind kind) {
     EXPECT_EQ(answer.result.cache.resumed_at, position);
     EXPECT_EQ(answer.result.cache.anchor, kind);
     EXPECT_EQ(answer.result.cache.computed,
               answer.result.prompt_tokens - position);
-    EXPECT_EQ(answer.result.cache.source, kind == AnchorKind::kEnd
-                                              ? CacheSource::kEnd
-                                              : CacheSource::kResident);
   }
   std::vector<int> Positions(TestEngine& engine) {
     std::vector<int> positions;
@@ -170,16 +177,15 @@ TEST_F(AnchorRunTest, EditsReReadOnlyFromTheMessage) {
   }
 }
 
-// An anchor inside a block outlives its conversation when the block is full.
-TEST_F(AnchorRunTest, AnotherConversationInBetweenLeavesAnchorsOfWholeBlocks) {
+// With its last, partial block, and the newest four anchors.
+TEST_F(AnchorRunTest, AnotherConversationInBetweenLeavesWhatIsParked) {
   const Ids a = SomeIds(1400, 1);
-  engine_.Run(WithMessages(a, {600, 1200, 1390}));
+  const Request request = WithMessages(a, {600, 1200, 1390});
+  engine_.Run(request);
   RunChecked(engine_, MakeRequest(SomeIds(800, 2)));
-  // 1,280 rows are whole blocks; the prompt's end is not among them.
-  ExpectResume(RunChecked(engine_, WithMessages(a, {600, 1200, 1390})), 1200,
-               AnchorKind::kMessage);
-  RunChecked(engine_, MakeRequest(SomeIds(800, 2)));
-  ExpectResume(RunChecked(engine_, MakeRequest(Edited(a, 650))), 600,
+  ExpectParked(RunChecked(engine_, request), 1400, AnchorKind::kPromptEnd);
+  RunChecked(engine_, MakeRequest(SomeIds(800, 3)));
+  ExpectParked(RunChecked(engine_, MakeRequest(Edited(a, 1300))), 1200,
                AnchorKind::kMessage);
 }
 
@@ -187,9 +193,9 @@ TEST_F(AnchorRunTest, GoingBackToAnEarlierBranch) {
   const Ids a = SomeIds(2000, 1);
   engine_.Run(WithMessages(a, {500, 1700}));
   RunChecked(engine_, WithMessages(Edited(a, 510), {500}));
-  // The rows that only the first branch had are in the index still.
-  ExpectResume(RunChecked(engine_, WithMessages(a, {500, 1700})), 1700,
-               AnchorKind::kMessage);
+  // The rows that only the first branch had are parked.
+  ExpectParked(RunChecked(engine_, WithMessages(Edited(a, 1710), {500, 1700})),
+               1700, AnchorKind::kMessage);
 }
 
 TEST_F(AnchorRunTest, WhatLostItsRowsIsGone) {
@@ -198,7 +204,7 @@ TEST_F(AnchorRunTest, WhatLostItsRowsIsGone) {
   engine->Run(MakeRequest(a));
   engine->Run(MakeRequest(SomeIds(1200, 2)));  // takes the blocks of a
   EXPECT_TRUE(engine->state().retained.all().empty());
-  EXPECT_GT(engine->state().anchors_dropped.rows, 0u);
+  EXPECT_GT(engine->state().retained.counters().anchors_cut, 0u);
   const Answer again = RunChecked(*engine, MakeRequest(a));
   EXPECT_EQ(again.result.cache.resumed_at, 0);
   EXPECT_EQ(again.result.cache.miss, MissReason::kEvicted);
@@ -212,8 +218,12 @@ TEST_F(AnchorRunTest, SharedBlocksWithoutASharedAnchor) {
   RunChecked(engine_, MakeRequest(a));
   EXPECT_EQ(RunChecked(engine_, MakeRequest(b)).result.cache.miss,
             MissReason::kNoAnchor);
-  ExpectResume(RunChecked(engine_, MakeRequest(a)), 1024, AnchorKind::kLine);
-  ExpectResume(RunChecked(engine_, MakeRequest(b)), 1024, AnchorKind::kLine);
+  // Past 1,000 each has its own block; below it whoever is resident pays.
+  const Ids more_a = Edited(a, 1200), more_b = Edited(b, 1200);
+  ExpectParked(RunChecked(engine_, MakeRequest(more_a)), 1024,
+               AnchorKind::kLine);
+  ExpectParked(RunChecked(engine_, MakeRequest(more_b)), 1024,
+               AnchorKind::kLine);
 }
 
 TEST_F(AnchorRunTest, ASaltKeepsAnchorsApart) {
@@ -225,7 +235,7 @@ TEST_F(AnchorRunTest, ASaltKeepsAnchorsApart) {
   EXPECT_EQ(other.result.cache.source, CacheSource::kNone);
   ExpectSame(other, first);
   request.salt = "a";
-  ExpectResume(engine_.Run(request), 1024, AnchorKind::kLine);
+  ExpectParked(engine_.Run(request), 1100, AnchorKind::kPromptEnd);
 }
 
 TEST_F(AnchorRunTest, BypassAndReadOnlyLeaveNoTrace) {
@@ -246,7 +256,7 @@ TEST_F(AnchorRunTest, BypassAndReadOnlyLeaveNoTrace) {
   }
   Request request = WithMessages(a, {1300});
   request.cache_mode = CacheMode::kReadOnly;
-  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 1024);
+  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 1500);
 }
 
 TEST_F(AnchorRunTest, AFailureOfTheModelPublishesNoAnchor) {
@@ -258,7 +268,8 @@ TEST_F(AnchorRunTest, AFailureOfTheModelPublishesNoAnchor) {
     EXPECT_EQ(engine_.state().anchor_slots.live(), 1);
   }
   model_.broken_position.reset();
-  ExpectResume(engine_.Run(MakeRequest(SomeIds(300, 1))), 300,
+  // It had lost its seat to the first of them.
+  ExpectParked(engine_.Run(MakeRequest(SomeIds(300, 1))), 300,
                AnchorKind::kPromptEnd);
 }
 
@@ -305,20 +316,20 @@ TEST_F(AnchorRunTest, AGrowingConversationThinsItsOldAnchors) {
   EXPECT_GT(engine->state().anchors_dropped.budget, 0u);
 }
 
-TEST_F(AnchorRunTest, OtherConversationsGiveTheirAnchorsUpFirst) {
-  const auto engine = Make(16, /*anchors=*/6);
+TEST_F(AnchorRunTest, EarlierConversationsPayFromTheirOwnBudgets) {
+  const auto engine = Make(16, /*anchors=*/3);
   engine->Run(WithMessages(SomeIds(1024, 1), {300, 600}));  // 3 anchors
   engine->Run(WithMessages(SomeIds(768, 2), {300, 600}));   // 3 more
   EXPECT_EQ(engine->state().anchor_slots.live(), 6);
-  engine->Run(WithMessages(SomeIds(512, 3), {300}));  // 2 of the oldest go
-  ExpectResume(RunChecked(*engine, MakeRequest(SomeIds(768, 2))), 768,
+  EXPECT_TRUE(engine->state().anchor_slots.full());
+  ExpectParked(RunChecked(*engine, MakeRequest(SomeIds(1024, 1))), 1024,
                AnchorKind::kPromptEnd);
-  ExpectResume(RunChecked(*engine, MakeRequest(SomeIds(512, 3))), 512,
+  ExpectParked(RunChecked(*engine, MakeRequest(SomeIds(768, 2))), 768,
                AnchorKind::kPromptEnd);
 }
 
 TEST_F(AnchorRunTest, OnlySoManyEarlierConversationsAreKept) {
-  const auto engine = Make(/*blocks=*/2 * kMaxKept, 2 * kMaxKept);
+  const auto engine = Make(/*blocks=*/3 * kMaxKept, 2 * kMaxKept);
   const auto prompt = [](int i) { return SomeIds(257, i); };
   for (int i = 0; i < kMaxKept + 3; ++i) {
     engine->Run(WithMessages(prompt(i), {200}));
@@ -327,8 +338,8 @@ TEST_F(AnchorRunTest, OnlySoManyEarlierConversationsAreKept) {
             static_cast<std::size_t>(kMaxKept));
   EXPECT_EQ(engine->Run(WithMessages(prompt(1), {200})).result.cache.miss,
             MissReason::kNoAnchor);
-  ExpectResume(RunChecked(*engine, WithMessages(prompt(10), {200})), 200,
-               AnchorKind::kMessage);
+  ExpectParked(RunChecked(*engine, WithMessages(prompt(10), {200})), 257,
+               AnchorKind::kPromptEnd);
 }
 
 TEST_F(AnchorRunTest, WithoutABudgetTheEndOfAnAnswerIsStillResumed) {

@@ -83,12 +83,13 @@ TEST_F(RequestRunTest, TheNextTurnResumesAtTheEndOfTheAnswer) {
   ExpectSame(warm, engine_.Cold(MakeRequest(next)));
 }
 
-TEST_F(RequestRunTest, OtherConversationsAreFoundThroughTheIndex) {
+TEST_F(RequestRunTest, AConversationThatLostItsSeatIsFound) {
   const auto a = SomeIds(700, 1), b = SomeIds(300, 2);
   const Answer first = engine_.Run(MakeRequest(a));
   engine_.Run(MakeRequest(b));
   const Answer again = engine_.Run(MakeRequest(a));
-  EXPECT_EQ(again.result.cache.resumed_at, 512);  // whole blocks
+  EXPECT_EQ(again.result.cache.resumed_at, 700);
+  EXPECT_EQ(again.result.cache.source, CacheSource::kParked);
   ExpectSame(again, first);
 }
 
@@ -101,7 +102,7 @@ TEST_F(RequestRunTest, ASaltKeepsPrefixesApart) {
   EXPECT_EQ(other.result.cache.source, CacheSource::kNone);
   ExpectSame(other, first);
   request.salt = "a";
-  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 512);
+  EXPECT_EQ(engine_.Run(request).result.cache.resumed_at, 600);
 }
 
 TEST_F(RequestRunTest, WholeBlocksAreSharedNotCopied) {
@@ -173,7 +174,7 @@ TEST_F(RequestRunTest, ReadOnlyReadsAndLeavesNoTrace) {
   Request request = base;
   request.cache_mode = CacheMode::kReadOnly;
   const Answer answer = engine_.Run(request);
-  EXPECT_EQ(answer.result.cache.resumed_at, 512);
+  EXPECT_EQ(answer.result.cache.resumed_at, 600);
   ExpectSame(answer, first);
   EXPECT_EQ(engine_.Describe(), before);
   request.prompt = SomeIds(290, 2);  // inside the resident's own block
@@ -270,13 +271,16 @@ TEST_F(RequestRunTest, ResumedDigestsDependOnTheRowsAlone) {
   const auto prompt = SomeIds(600, 1);
   engine_.Run(MakeRequest(prompt));
   engine_.Run(MakeRequest(SomeIds(300, 2)));
-  const Answer index = engine_.Run(MakeRequest(prompt));
-  ASSERT_EQ(index.result.cache.resumed_at, 512);
   auto parts_at_512 = prompt;
   parts_at_512[512] ^= 1;
+  const Answer parked = engine_.Run(MakeRequest(parts_at_512));
+  ASSERT_EQ(parked.result.cache.resumed_at, 512);
+  ASSERT_NE(parked.result.cache.source, CacheSource::kResident);
+  parts_at_512[512] ^= 2;
   const Answer resident = engine_.Run(MakeRequest(parts_at_512));
   ASSERT_EQ(resident.result.cache.resumed_at, 512);
-  EXPECT_EQ(index.result.digests->resumed, resident.result.digests->resumed);
+  ASSERT_EQ(resident.result.cache.source, CacheSource::kResident);
+  EXPECT_EQ(parked.result.digests->resumed, resident.result.digests->resumed);
   EXPECT_FALSE(engine_.Cold(MakeRequest(prompt)).result.digests->resumed);
 }
 

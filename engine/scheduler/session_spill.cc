@@ -58,6 +58,15 @@ bool Storable(const Sequence& sequence) { return sequence.sections != nullptr; }
 // Before a conversation loses rows there may be little room for states.
 constexpr int kLinesBeforeLoss = 1;
 
+// Twice what the measured rate says: a request waits, and the drive may have
+// slowed down. Never longer than the blocks may be lent.
+milliseconds BeforeLossDeadline(std::uint64_t bytes, double bytes_per_s) {
+  const std::chrono::duration<double> twice(2 * static_cast<double>(bytes) /
+                                            bytes_per_s);
+  return std::clamp(duration_cast<milliseconds>(twice), milliseconds(1000),
+                    deadlines::Lease(bytes));
+}
+
 int BlocksOfImage(const EngineState& state) {
   const std::uint64_t bytes = state.pool.block_bytes();
   return static_cast<int>((StateImageBytes(state.model.layout()) + bytes - 1) /
@@ -224,7 +233,7 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
                               StateImageBytes(state.model.layout());
   const auto start = steady_clock::now();
   const auto deadline =
-      start + deadlines::SpillBeforeLoss(bytes, tiering.spill_bytes_per_s);
+      start + BeforeLossDeadline(bytes, tiering.spill_bytes_per_s);
   // Half of it first: what is left when the whole takes too long.
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   const AnchorList half =
