@@ -218,12 +218,12 @@ TEST_F(AnchorRunTest, SharedBlocksWithoutASharedAnchor) {
   RunChecked(engine_, MakeRequest(a));
   EXPECT_EQ(RunChecked(engine_, MakeRequest(b)).result.cache.miss,
             MissReason::kNoAnchor);
-  // Past 1,000 each has its own block; below it whoever is resident pays.
-  const Ids more_a = Edited(a, 1200), more_b = Edited(b, 1200);
-  ExpectParked(RunChecked(engine_, MakeRequest(more_a)), 1024,
-               AnchorKind::kLine);
-  ExpectParked(RunChecked(engine_, MakeRequest(more_b)), 1024,
-               AnchorKind::kLine);
+  // The block in which they part is the last one of each one's pinned head.
+  for (const Ids& branch : {Edited(a, 1200), Edited(b, 1200)}) {
+    const Answer back = RunChecked(engine_, MakeRequest(branch));
+    ExpectPlace(back, 1024, AnchorKind::kLine);
+    EXPECT_EQ(back.result.cache.source, CacheSource::kPinned);
+  }
 }
 
 TEST_F(AnchorRunTest, ASaltKeepsAnchorsApart) {
