@@ -80,7 +80,9 @@ class AnchorExactTest : public ::testing::TestWithParam<Case> {
       engine_.Run(request);
     }
     EXPECT_GT(engine_.engine->state().pool.counts().evictions, 0u);
-    EXPECT_TRUE(engine_.engine->state().anchor_slots.full());
+    EXPECT_GT(engine_.engine->state().anchor_slots.live(), 8);
+    // Beside it these would be guests.
+    engine_.engine->resident().reset();
   }
 
   Request Make(Ids ids, int max_tokens = kOutput) {
@@ -116,6 +118,8 @@ class AnchorExactTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(AnchorExactTest, EveryKindOfResume) {
   for (int generated : {1, 2, 63, 300}) {
+    // Earlier answers begin alike: their ends would serve, too.
+    engine_.engine->state().retained.Clear();
     const Answer answer = engine_.Run(Make(prompt_, generated));
     EXPECT_EQ(answer.result.cache.computed, generated == 1 ? length_ : 0);
     Ids next = Joined(Joined(prompt_, answer.ids),
@@ -132,22 +136,13 @@ TEST_P(AnchorExactTest, EveryKindOfResume) {
   }
 }
 
-// The conversation is no longer the resident: its whole blocks are in the
-// index, and so are anchors that have all their rows there.
+// The conversation is no longer the resident: it is parked, its last, partial
+// block included.
 TEST_P(AnchorExactTest, AfterAnotherConversation) {
   engine_.Run(Make(prompt_));
-  engine_.Run(MakeRequest(SomeIds(150, 9, engine_.vocab())));
-  const int rows = length_ + kOutput - 1;
-  const int whole = rows / kBlockTokens * kBlockTokens;
-  if (message_ <= whole) {
-    ExpectExact(Make(Parting(message_ + 7)), message_, AnchorKind::kMessage);
-  } else if (whole >= 1024) {
-    ExpectExact(Make(Parting(message_ + 7)), message_ / 1024 * 1024,
-                AnchorKind::kLine);
-  } else {
-    const Answer answer = engine_.Run(Make(Parting(message_ + 7)));
-    EXPECT_EQ(answer.result.cache.resumed_at, 0);
-  }
+  engine_.Run(MakeRequest(SomeIds(600, 9, engine_.vocab())));
+  EXPECT_EQ(engine_.engine->state().retained.counters().guests, 0u);
+  ExpectExact(Make(Parting(message_ + 7)), message_, AnchorKind::kMessage);
 }
 
 INSTANTIATE_TEST_SUITE_P(

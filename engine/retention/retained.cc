@@ -23,6 +23,28 @@ int PinnedRows(const KeptConversation& kept) {
   return kept.pinned_blocks * kBlockTokens;
 }
 
+// Drops what `heir` has now from conversations of at most class `most`.
+void DropInherited(std::list<KeptConversation>& all, const Sequence& heir,
+                   RetentionClass most, const ResumeRule& rule) {
+  for (auto at = all.begin(); at != all.end();) {
+    const auto kept = at++;
+    if (kept->rest > most) continue;
+    Sequence& sequence = kept->sequence;
+    sequence.anchors = AnchorsWithout(sequence.anchors, heir.anchors);
+    if (Contains(heir, sequence)) {
+      // Its rows live on; what is left to keep are places to resume at.
+      sequence.sections.reset();
+      if (!rule.recurrent) sequence.table.Truncate(0);
+    }
+    if (sequence.sections == nullptr && sequence.table.size() > 0) {
+      CutRows(sequence, sequence.rows(), rule);
+      kept->pinned_blocks =
+          std::min(kept->pinned_blocks, sequence.table.size());
+    }
+    if (sequence.table.size() == 0) all.erase(kept);
+  }
+}
+
 }  // namespace
 
 Retained::Retained(BlockPool& pool, AnchorSlots& slots, const ResumeRule& rule,
@@ -99,16 +121,10 @@ void Retained::KeepGuest(Sequence sequence) {
   std::erase_if(sequence.anchors, [](const AnchorRef& anchor) {
     return anchor->charged != RetentionClass::kGuest;
   });
+  sequence.anchors = NewestAnchors(sequence.anchors, kGuestAnchors);
   CutRows(sequence, sequence.rows(), rule_);
   if (sequence.rows() == 0) return;
-  for (auto at = all_.begin(); at != all_.end();) {
-    const auto next = std::next(at);
-    if (at->rest == RetentionClass::kGuest &&
-        Contains(sequence, at->sequence)) {
-      Erase(at);
-    }
-    at = next;
-  }
+  DropInherited(all_, sequence, RetentionClass::kGuest, rule_);
   sequence.table.Reclass(0, sequence.table.size(), RetentionClass::kGuest);
   KeptConversation kept{.sequence = std::move(sequence),
                         .rest = RetentionClass::kGuest};
@@ -119,22 +135,7 @@ void Retained::KeepGuest(Sequence sequence) {
 }
 
 void Retained::Inherit(const Sequence& resident) {
-  for (auto at = all_.begin(); at != all_.end();) {
-    const auto next = std::next(at);
-    Sequence& kept = at->sequence;
-    kept.anchors = AnchorsWithout(kept.anchors, resident.anchors);
-    if (Contains(resident, kept)) {
-      // Its rows live on; what is left to keep are places to resume at.
-      kept.sections.reset();
-      if (!rule_.recurrent) kept.table.Truncate(0);
-    }
-    if (kept.sections == nullptr && kept.table.size() > 0) {
-      CutRows(kept, kept.rows(), rule_);
-      at->pinned_blocks = std::min(at->pinned_blocks, kept.table.size());
-    }
-    if (kept.table.size() == 0) all_.erase(at);
-    at = next;
-  }
+  DropInherited(all_, resident, RetentionClass::kResident, rule_);
   for (const AnchorRef& anchor : resident.anchors) {
     slots_.Charge(anchor, RetentionClass::kResident);
   }

@@ -11,6 +11,27 @@
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
+namespace {
+
+// `sequence` goes on with `before`, but may have been resumed from somewhere
+// else. An anchor in the middle of a chunk belongs to the launch that made its
+// rows.
+void TakeAnchors(const Sequence& before, const GridRule& rule,
+                 Sequence& sequence) {
+  for (const AnchorRef& anchor : before.anchors) {
+    const int position = anchor->position;
+    if (anchor->provenance != Provenance::kGrid ||
+        sequence.ProvenanceAt(position) != Provenance::kGrid ||
+        !rule.SharedAt(position)) {
+      continue;
+    }
+    const AnchorRef own = DeepestAnchor(sequence.anchors, position);
+    if (own != nullptr && own->position == position) continue;
+    InsertAnchor(sequence.anchors, anchor);
+  }
+}
+
+}  // namespace
 
 SeatClaim::SeatClaim(EngineState& state, Seat& seat, const Request& request,
                      std::span<const KeyId> prompt, Sequence& sequence)
@@ -114,6 +135,7 @@ void SeatClaim::Keep() {
                            ? SharedRows(sequence_.ids, before.ids)
                            : 0;
     if (shared == before.rows()) {
+      TakeAnchors(before, state_.rule, sequence_);
       seat_.resident.reset();
     } else {
       Leave(seat_,
