@@ -70,8 +70,8 @@ class GridTierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
     return node;
   }
   void Spill(Node& node) {
-    SpillResidents(node.engine->state(),
-                   std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    SpillConversations(node.engine->state(), std::chrono::steady_clock::now() +
+                                                 std::chrono::seconds(10));
     node.engine->CheckPool();
   }
   Answer RunChecked(Node& node, const Request& request) {

@@ -66,8 +66,8 @@ class ReadBackTest : public ::testing::TestWithParam<FakeModel::Kind> {
     return node;
   }
   void Stop(Node& node) {
-    SpillResidents(node.engine->state(),
-                   std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    SpillConversations(node.engine->state(), std::chrono::steady_clock::now() +
+                                                 std::chrono::seconds(10));
   }
   Answer RunChecked(Node& node, const Request& request) {
     const Answer warm = node.engine->Run(request);

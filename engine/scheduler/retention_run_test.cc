@@ -295,19 +295,15 @@ TEST_P(RetentionRunTest, ALongConversationIsSpilledBeforeItLosesRows) {
     return std::ranges::count(tiers.entries, Tier::kSpill,
                               &FakeTiers::Entry::tier);
   };
-  if (grid()) {  // session rows are not stored
-    EXPECT_EQ(spilled(), 0);
-  } else {
-    ExpectAt(back, CacheSource::kSpill, Rows(a));
-    EXPECT_GT(back.result.cache.restored, 0);
-    // The other one was too short for it.
-    for (const FakeTiers::Entry& entry : tiers.entries) {
-      EXPECT_EQ(entry.ids[0], static_cast<KeyId>(a.prompt[0]));
-    }
-    const auto entries = spilled();
-    engine->Run(Of("c", SomeIds(2900, 4)));
-    EXPECT_GT(spilled(), entries);  // a again, which has grown
+  ExpectAt(back, CacheSource::kSpill, Rows(a));
+  EXPECT_GT(back.result.cache.restored, 0);
+  // The other one was too short for it.
+  for (const FakeTiers::Entry& entry : tiers.entries) {
+    EXPECT_EQ(entry.ids[0], static_cast<KeyId>(a.prompt[0]));
   }
+  const auto entries = spilled();
+  engine->Run(Of("c", SomeIds(2900, 4)));
+  EXPECT_GT(spilled(), entries);  // a again, which has grown
   EXPECT_EQ(engine->state().tiering->counters->lost_spills.load(), 0u);
   engine->state().tiering.reset();
 }

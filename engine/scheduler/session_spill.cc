@@ -254,8 +254,7 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
 }
 
 void StoreTurn(EngineState& state, const Seat& seat) {
-  if (state.tiering == nullptr || !seat.resident ||
-      !Storable(*seat.resident)) {
+  if (state.tiering == nullptr || !seat.resident || !Storable(*seat.resident)) {
     return;
   }
   const Sequence& resident = *seat.resident;
