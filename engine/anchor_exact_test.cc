@@ -80,7 +80,7 @@ class AnchorExactTest : public ::testing::TestWithParam<Case> {
       engine_.Run(request);
     }
     EXPECT_GT(engine_.engine->state().pool.counts().evictions, 0u);
-    EXPECT_GT(engine_.engine->state().anchor_slots.live(), 8);
+    EXPECT_GT(engine_.engine->state().anchor_slots.live(), 4);
     // Beside it these would be guests.
     engine_.engine->resident().reset();
   }
@@ -118,9 +118,9 @@ class AnchorExactTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(AnchorExactTest, EveryKindOfResume) {
   for (int generated : {1, 2, 63, 300}) {
+    const Answer answer = engine_.Run(Make(prompt_, generated));
     // Earlier answers begin alike: their ends would serve, too.
     engine_.engine->state().retained.Clear();
-    const Answer answer = engine_.Run(Make(prompt_, generated));
     EXPECT_EQ(answer.result.cache.computed, generated == 1 ? length_ : 0);
     Ids next = Joined(Joined(prompt_, answer.ids),
                       SomeIds(20, generated, engine_.vocab()));

@@ -9,6 +9,7 @@ Result Ran(CacheSource source, int cached, int computed) {
   Result result;
   result.cache.source = source;
   result.cache.resumed_at = cached;
+  if (cached > 0) result.cache.rows_of = {{source, cached}};
   result.cache.computed = computed;
   result.cache.miss = cached > 0 ? MissReason::kNone : MissReason::kCold;
   result.prompt_tokens = cached + computed;
@@ -20,7 +21,8 @@ TEST(RequestTotalsTest, CountsByName) {
   RequestTotals totals;
   totals.Finished(Ran(CacheSource::kNone, 0, 100));
   Result restored = Ran(CacheSource::kDisk, 60, 40);
-  restored.cache.restored = 50;  // the other ten were in the pool
+  restored.cache.restored = 50;
+  restored.cache.rows_of = {{CacheSource::kResident, 10}};
   restored.cache.anchor = AnchorKind::kLine;
   totals.Finished(restored);
   totals.Finished(Ran(CacheSource::kEnd, 90, 10));
