@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxQueue = 100000;
+// Rows that decode at once go into one step.
+constexpr int kMaxParallel = 256;
 constexpr std::uint64_t kMaxPoolTokens = std::uint64_t{1} << 38;
 constexpr double kMaxPoolGb = 1e6;
 
@@ -82,6 +84,19 @@ absl::Status Config::Validate() const {
                              std::string(costs.status().message())));
     }
   }
+  if (!(keep_free_gb >= 0 && keep_free_gb <= kMaxPoolGb)) {
+    return Bad(fmt::format("--keep-free-gb {}: must be 0 to {}", keep_free_gb,
+                           kMaxPoolGb));
+  }
+  if (cache_budget_gb &&
+      !(*cache_budget_gb >= 0 && *cache_budget_gb <= kMaxPoolGb)) {
+    return Bad(fmt::format("--cache-budget-gb {}: must be 0 to {}",
+                           *cache_budget_gb, kMaxPoolGb));
+  }
+  if (parallel < 1 || parallel > kMaxParallel) {
+    return Bad(
+        fmt::format("--parallel {}: must be 1 to {}", parallel, kMaxParallel));
+  }
   if (max_queue < 0 || max_queue > kMaxQueue) {
     return Bad(
         fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
@@ -139,8 +154,20 @@ void AddFlags(CLI::App& app, Config& config) {
                  "a conversation of at least so many tokens is written to the "
                  "session spill before it loses rows")
       ->capture_default_str();
+  app.add_option(
+         "--keep-free-gb", config.keep_free_gb,
+         "memory that the machine keeps, in GiB: before a prefill would "
+         "take it, caches are given back, then requests are refused")
+      ->capture_default_str();
+  app.add_option("--cache-budget-gb", config.cache_budget_gb,
+                 "memory of rows and anchors that no running request uses, in "
+                 "GiB. Default: what the pool holds");
+  app.add_option("--parallel", config.parallel,
+                 "requests that run at once, each on a seat. Their contexts "
+                 "share the pool: when blocks run out, the youngest waits")
+      ->capture_default_str();
   app.add_option("--max-queue", config.max_queue,
-                 "requests that may wait while one runs")
+                 "requests that may wait for a seat")
       ->capture_default_str();
   app.add_flag("--debug", config.debug,
                "accept forced tokens and digests: for tests, never for "

@@ -53,7 +53,15 @@ struct Config {
   // A conversation of at least so many tokens is written to the session spill
   // before it loses rows.
   int spill_min_tokens = 16384;
-  // Requests that may wait while one runs.
+  // Memory that the machine must keep; below it caches are given back, and what
+  // still does not fit is refused.
+  double keep_free_gb = 0.5;  // GiB
+  // Of rows and anchors that no running request uses, in GiB; nothing: what the
+  // pool holds.
+  std::optional<double> cache_budget_gb;
+  // Seats: requests that run at once. Their contexts share the pool.
+  int parallel = 1;
+  // Requests that may wait for a seat.
   int max_queue = 64;
   // Accepts forced tokens and digests from clients: never for production.
   bool debug = false;
@@ -73,6 +81,9 @@ struct Config {
             .pin_bytes = GibiBytes(resident_pin_gb),
             .park_bytes = GibiBytes(resident_park_gb),
             .spill_min_tokens = spill_min_tokens};
+  }
+  std::uint64_t keep_free_bytes() const {
+    return static_cast<std::uint64_t>(keep_free_gb * (std::uint64_t{1} << 30));
   }
   kernels::StateType state_type() const {
     return state_dtype == "f32" ? kernels::StateType::kF32

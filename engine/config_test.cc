@@ -41,6 +41,10 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
     c.pool_gb = 1;
     c.pool_tokens = 1000;
   });
+  expect("--keep-free-gb -1", [](Config& c) { c.keep_free_gb = -1; });
+  expect("--cache-budget-gb -1", [](Config& c) { c.cache_budget_gb = -1; });
+  expect("--parallel 0", [](Config& c) { c.parallel = 0; });
+  expect("--parallel 257", [](Config& c) { c.parallel = 257; });
   expect("--resident-gb -1", [](Config& c) { c.resident_gb = -1; });
   expect("--resident-stash-gb -1", [](Config& c) { c.resident_stash_gb = -1; });
   expect("--resident-pin-gb -1", [](Config& c) { c.resident_pin_gb = -1; });

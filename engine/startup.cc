@@ -44,6 +44,16 @@ v1::CacheServiceLink::State ToProto(attach::AttachLink::State state) {
   return v1::CacheServiceLink::STATE_UNSPECIFIED;
 }
 
+MemoryLimits Memory(const Config& config) {
+  MemoryLimits limits{.keep_free_bytes = config.keep_free_bytes(),
+                      .available = AvailableMemoryBytes};
+  if (config.cache_budget_gb) {
+    limits.cache_budget_bytes = static_cast<std::uint64_t>(
+        *config.cache_budget_gb * (std::uint64_t{1} << 30));
+  }
+  return limits;
+}
+
 void LogLines(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) spdlog::info("{}", line);
@@ -55,7 +65,7 @@ v1::EngineStatus ProcessStatus(const Config& config) {
   v1::EngineStatus status;
   status.set_model_path(config.model);
   status.set_debug(config.debug);
-  status.set_seats(1);
+  status.set_seats(config.parallel);
   status.set_max_queue(config.max_queue);
   status.set_pid(static_cast<std::uint32_t>(getpid()));
   status.set_created_unix_s(
@@ -137,6 +147,7 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
        .gigabytes = config.pool_gb,
        .model_context = model_->info().max_context,
        .wanted_context = config.max_context,
+       .seats = config.parallel,
        .pin_bytes = budgets.pin_bytes,
        .park_bytes = budgets.park_bytes,
        .stash_bytes = budgets.stash_bytes,
@@ -189,7 +200,9 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
           .max_context = max_context_,
           .max_rows = StepRows(backend_->info()),
           .anchor_bytes = config.resident_bytes(),
-          .retention = config.retention()});
+          .seats = config.parallel,
+          .retention = config.retention(),
+          .memory = Memory(config)});
   if (tiers_ != nullptr) {
     state->tiering = std::make_unique<Tiering>(
         *tiers_, *costs_, arena_->data() + arena_->bytes() - kLeaseTableBytes,

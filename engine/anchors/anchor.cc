@@ -22,6 +22,8 @@ const char* AnchorKindName(AnchorKind kind) {
       return "message";
     case AnchorKind::kPromptEnd:
       return "prompt_end";
+    case AnchorKind::kBranch:
+      return "branch";
     case AnchorKind::kEnd:
       break;
   }

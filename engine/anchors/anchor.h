@@ -17,8 +17,9 @@ enum class AnchorKind {
   kMessage,    // just before a user message or an assistant header
   kPromptEnd,  // behind a prompt's last row
   kEnd,        // behind the last row that a request forwarded
+  kBranch,     // where a request parts from another that runs
 };
-inline constexpr int kAnchorKinds = 4;
+inline constexpr int kAnchorKinds = 5;
 const char* AnchorKindName(AnchorKind kind);
 
 // Never changed once it is made, but for who pays for it. Whose rows it belongs

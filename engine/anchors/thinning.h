@@ -18,6 +18,7 @@ struct AnchorSpot {
   bool line = false;
   bool message = false;
   bool prompt_end = false;
+  bool branch = false;  // another request parts here
 };
 
 // The index of the spot to give up: the one without which the gap between its

@@ -1,5 +1,10 @@
 #include "engine/metrics/engine_metrics.h"
 
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "engine/metrics/stats_line.h"
 #include "engine/metrics/tier_metrics.h"
 #include "prometheus/text_serializer.h"
 
@@ -32,6 +37,24 @@ Family<Counter>& Counters(Registry& registry, const char* name,
 void Raise(Counter& counter, std::uint64_t total) {
   const double missing = static_cast<double>(total) - counter.Value();
   if (missing > 0) counter.Increment(missing);
+}
+
+prometheus::MetricFamily AgesFamily(const BlockPool::EvictionAges& ages) {
+  prometheus::ClientMetric metric;
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < ages.blocks.size(); ++i) {
+    count += ages.blocks[i];
+    metric.histogram.bucket.push_back(
+        {count, i < BlockPool::kAgeBounds.size()
+                    ? BlockPool::kAgeBounds[i]
+                    : std::numeric_limits<double>::infinity()});
+  }
+  metric.histogram.sample_count = count;
+  metric.histogram.sample_sum = ages.seconds;
+  return {"holdfast_pool_eviction_age_seconds",
+          "Time between a cached block's last use and its eviction",
+          prometheus::MetricType::Histogram,
+          {metric}};
 }
 
 }  // namespace
@@ -94,6 +117,32 @@ EngineMetrics::EngineMetrics()
       prefill_tokens_(Counters(registry_, "holdfast_prefill_tokens_total",
                                "Prompt rows forwarded, step by step")
                           .Add({})),
+      prefix_queries_(Counters(registry_, "holdfast_prefix_cache_queries_total",
+                               "Prompt tokens that were looked for in caches")
+                          .Add({})),
+      prefix_hits_(Counters(registry_, "holdfast_prefix_cache_hits_total",
+                            "Of these, tokens that were found")
+                       .Add({})),
+      pool_usage_(BuildGauge()
+                      .Name("holdfast_kv_cache_usage_perc")
+                      .Help("Share of the pool's blocks that are not free; 1 "
+                            "means all")
+                      .Register(registry_)
+                      .Add({})),
+      in_flight_waits_(Counters(registry_, "holdfast_in_flight_waits_total",
+                                "Requests that waited for rows that another "
+                                "one was computing")
+                           .Add({})),
+      late_owners_(Counters(registry_, "holdfast_in_flight_late_total",
+                            "Such waits given up")
+                       .Add({})),
+      preemptions_(Counters(registry_, "holdfast_num_preemptions_total",
+                            "Times a running request gave its seat up for an "
+                            "older one that needed blocks")
+                       .Add({})),
+      recomputed_tokens_(Counters(registry_, "holdfast_recomputed_tokens_total",
+                                  "Rows forwarded again after a preemption")
+                             .Add({})),
       running_(BuildGauge()
                    .Name("holdfast_num_requests_running")
                    .Help("Requests that run")
@@ -142,7 +191,12 @@ void EngineMetrics::Finished(const Result& result) {
   if (result.cache.miss != MissReason::kNone) {
     misses_.Add({{"reason", MissReasonName(result.cache.miss)}}).Increment();
   }
+  if (result.cache.miss != MissReason::kBypass) {
+    prefix_queries_.Increment(result.prompt_tokens);
+    prefix_hits_.Increment(result.cache.resumed_at);
+  }
   generation_tokens_.Increment(result.output_tokens);
+  recomputed_tokens_.Increment(result.recomputed);
   const Timing& timing = result.timing;
   queue_seconds_.Observe(timing.queue_ms / 1000);
   prefill_seconds_.Observe(timing.prefill_ms / 1000);
@@ -170,8 +224,13 @@ std::string EngineMetrics::Text(const EngineGauges& gauges) {
   Raise(anchors_dropped_.Add({{"reason", "rows"}}),
         gauges.anchors_dropped_rows);
   Raise(evictions_, gauges.evictions);
+  Raise(preemptions_, gauges.preemptions);
+  Raise(in_flight_waits_, gauges.in_flight_waits);
+  Raise(late_owners_, gauges.late_owners);
+  pool_usage_.Set(PoolUsage(gauges));
   Raise(prefill_tokens_, gauges.prefill_tokens);
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  families.push_back(AgesFamily(gauges.eviction_ages));
   AddRetentionMetrics(gauges.retention, families);
   if (gauges.tiers != nullptr) {
     AddTierMetrics(*gauges.tiers, gauges.leases, gauges.leases_revoked,

@@ -12,6 +12,7 @@
 #include "engine/cache/tiering.h"
 #include "engine/metrics/request_totals.h"
 #include "engine/metrics/retention_metrics.h"
+#include "engine/pool/block_pool.h"
 #include "engine/scheduler/request.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -23,6 +24,12 @@ namespace holdfast::engine {
 struct EngineGauges {
   int running = 0;
   int waiting = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t in_flight_waits = 0;
+  std::uint64_t late_owners = 0;  // waits given up
+  double recent_hit_rate = 0;     // of the newest requests
+  std::uint64_t generated_tokens = 0;
+  BlockPool::EvictionAges eviction_ages;
   int free_blocks = 0;
   int used_blocks = 0;
   int cached_blocks = 0;
@@ -66,6 +73,13 @@ class EngineMetrics {
   prometheus::Counter& generation_tokens_;
   prometheus::Counter& evictions_;
   prometheus::Counter& prefill_tokens_;
+  prometheus::Counter& prefix_queries_;
+  prometheus::Counter& prefix_hits_;
+  prometheus::Gauge& pool_usage_;
+  prometheus::Counter& in_flight_waits_;
+  prometheus::Counter& late_owners_;
+  prometheus::Counter& preemptions_;
+  prometheus::Counter& recomputed_tokens_;
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
   prometheus::Gauge& hit_rate_;

@@ -14,8 +14,9 @@ constexpr std::size_t kRememberedEvictions = 4096;
 
 }  // namespace
 
-BlockPool::BlockPool(std::byte* base, std::size_t block_bytes, int blocks)
-    : base_(base), block_bytes_(block_bytes), meta_(blocks) {
+BlockPool::BlockPool(std::byte* base, std::size_t block_bytes, int blocks,
+                     Clock& clock)
+    : base_(base), block_bytes_(block_bytes), meta_(blocks), time_(clock) {
   free_.reserve(blocks);
   for (BlockId block = blocks - 1; block >= 0; --block) free_.push_back(block);
 }
@@ -25,7 +26,9 @@ BlockPool::Counts BlockPool::counts() const {
   return {.free = free,
           .used = used_,
           .cached = blocks() - free - used_,
-          .evictions = evictions_};
+          .evictions = evictions_,
+          .untouched = blocks() - touched_,
+          .ages = ages_};
 }
 
 BlockPool::EvictionKey BlockPool::KeyOf(BlockId block, const Meta& meta) {
@@ -54,17 +57,13 @@ void BlockPool::CountClass(Meta& meta, RetentionClass c, int change) {
 }
 
 BlockId BlockPool::Allocate(RetentionClass c) {
-  if (free_.empty() && !evictable_.empty()) {
-    Evict(std::get<2>(*evictable_.begin()));
-  }
+  if (free_.empty()) EvictOne();
   return AllocateFree(c);
 }
 
 int BlockPool::EvictAll() {
   int evicted = 0;
-  for (; !evictable_.empty(); ++evicted) {
-    Evict(std::get<2>(*evictable_.begin()));
-  }
+  while (EvictOne()) ++evicted;
   return evicted;
 }
 
@@ -72,6 +71,7 @@ BlockId BlockPool::AllocateFree(RetentionClass c) {
   if (free_.empty()) return kNoBlock;
   const BlockId block = free_.back();
   free_.pop_back();
+  touched_ = std::max(touched_, block + 1);
   CountClass(meta_[block], c, 1);
   ++used_;
   return block;
@@ -94,7 +94,10 @@ void BlockPool::Reclass(BlockId block, RetentionClass from, RetentionClass to) {
 void BlockPool::Unref(BlockId block, Touch touch, RetentionClass c) {
   Meta& meta = meta_[block];
   HF_CHECK(meta.references > 0);
-  if (touch == Touch::kYes) meta.last_use = ++clock_;
+  if (touch == Touch::kYes) {
+    meta.last_use = ++clock_;
+    meta.used_at = time_.Now();
+  }
   CountClass(meta, c, -1);
   if (meta.references > 0) return;
   --used_;
@@ -113,8 +116,23 @@ void BlockPool::MarkSession(BlockId block) {
   meta.provenance = Provenance::kSession;
 }
 
+bool BlockPool::EvictOne() {
+  if (evictable_.empty()) return false;
+  Evict(std::get<2>(*evictable_.begin()));
+  return true;
+}
+
+void BlockPool::CountAge(const Meta& meta) {
+  const double age =
+      std::chrono::duration<double>(time_.Now() - meta.used_at).count();
+  const auto bucket = std::ranges::lower_bound(kAgeBounds, age);
+  ++ages_.blocks[bucket - kAgeBounds.begin()];
+  ages_.seconds += age;
+}
+
 void BlockPool::Evict(BlockId block) {
   Meta& meta = meta_[block];
+  CountAge(meta);
   evictable_.erase(KeyOf(block, meta));
   index_.erase(meta.entry->key);
   RememberEvicted(meta.entry->key);

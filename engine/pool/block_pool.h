@@ -17,6 +17,7 @@
 #define HOLDFAST_ENGINE_POOL_BLOCK_POOL_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -32,6 +33,7 @@
 #include "absl/status/status.h"
 #include "engine/pool/provenance.h"
 #include "engine/pool/retention_class.h"
+#include "shared/clock/clock.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -44,15 +46,28 @@ class BlockPool {
   // Does a release count as a use? A reader that must leave no trace says no.
   enum class Touch { kYes, kNo };
 
+  // Evicted blocks by the time since a request used them last: up to each
+  // bound, in seconds, then the others.
+  static constexpr std::array<double, 6> kAgeBounds = {1,   10,   60,
+                                                       600, 3600, 86400};
+  struct EvictionAges {
+    std::array<std::uint64_t, kAgeBounds.size() + 1> blocks{};
+    double seconds = 0;  // their sum
+  };
+
   struct Counts {
     int free = 0;
     int used = 0;
     int cached = 0;
     std::uint64_t evictions = 0;
+    int untouched = 0;  // of the free ones: never used, so without memory yet
+    EvictionAges ages;
   };
 
   // `base` holds `blocks` x `block_bytes` bytes and outlives the pool.
-  BlockPool(std::byte* base, std::size_t block_bytes, int blocks);
+  // `clock` is asked for ages alone.
+  BlockPool(std::byte* base, std::size_t block_bytes, int blocks,
+            Clock& clock = SteadyClock());
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -99,6 +114,9 @@ class BlockPool {
                   const std::optional<PrefixKey>& parent,
                   std::span<const KeyId> ids);
 
+  // The least recently used block that no reference holds leaves the index and
+  // is the next to be allocated. False when there is none.
+  bool EvictOne();
   // Every block that no reference holds leaves the index. Returns how many.
   int EvictAll();
 
@@ -125,6 +143,7 @@ class BlockPool {
     int references = 0;
     std::array<int, kRetentionClasses> of_class{};  // they sum up to references
     std::uint64_t last_use = 0;
+    std::chrono::steady_clock::time_point used_at;
     Provenance provenance = Provenance::kGrid;
     std::optional<Entry> entry;
   };
@@ -136,6 +155,7 @@ class BlockPool {
   void CountClass(Meta& meta, RetentionClass c, int change);
   bool Evictable(const Meta& meta) const;
   void Evict(BlockId block);
+  void CountAge(const Meta& meta);
   void RememberEvicted(const PrefixKey& key);
 
   std::byte* const base_;
@@ -150,6 +170,9 @@ class BlockPool {
   std::array<int, kRetentionClasses> held_{};  // used blocks by their class
   std::uint64_t clock_ = 0;
   std::uint64_t evictions_ = 0;
+  int touched_ = 0;  // blocks below this were used once
+  EvictionAges ages_;
+  Clock& time_;
 };
 
 }  // namespace holdfast::engine

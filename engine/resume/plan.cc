@@ -45,8 +45,11 @@ class Planner {
         prompt_(prompt),
         limit_(std::min(limit, static_cast<int>(prompt.size()))) {}
 
-  // `kept`: no seat has it, and the state behind its end may be gone.
-  void Consider(const Sequence& from, bool kept) {
+  // kKept: no seat has it, and the state behind its end may be gone. kRunning:
+  // a request goes on with it.
+  enum class Of { kSeat, kKept, kRunning };
+  void Consider(const Sequence& from, Of of) {
+    const bool kept = of == Of::kKept;
     const int shared = CommonPrefix(prompt_, from.ids);
     shared_ = std::max(shared_, shared);
     const int reach = std::min(limit_, shared);
@@ -62,10 +65,11 @@ class Planner {
     }
     // Of equals the seat's end anchor is the one that says most.
     const int end = from.rows();
+    const bool serves = of == Of::kRunning ? CleanEnd(from) : EndServes(from);
     if (from.sections != nullptr && end > 0 && end <= reach &&
-        (kept ? Better(end) : end >= plan_.position) && EndServes(from)) {
+        (kept ? Better(end) : end >= plan_.position) && serves) {
       Take(from, kept, end);
-      if (!kept) plan_.source = CacheSource::kEnd;
+      if (of == Of::kSeat) plan_.source = CacheSource::kEnd;
       plan_.anchor = AnchorKind::kEnd;
       plan_.sections = from.sections.get();
     }
@@ -148,12 +152,13 @@ class Planner {
     }
     return nullptr;
   }
+  bool CleanEnd(const Sequence& from) const {
+    const int end = from.rows();
+    return from.ProvenanceAt(end) == Provenance::kGrid && ColdPasses(end);
+  }
   // The prompt has all its rows.
   bool EndServes(const Sequence& from) const {
-    const int end = from.rows();
-    if (from.ProvenanceAt(end) == Provenance::kGrid && ColdPasses(end)) {
-      return true;
-    }
+    if (CleanEnd(from)) return true;
     return !cached_.session_key.empty() &&
            cached_.session_key == from.session_key;
   }
@@ -257,10 +262,17 @@ ResumePlan PlanResume(const CachedStates& cached, const PrefixKey& root,
   bool evicted = false;
   planner.ConsiderIndex(FindChain(cached.pool, root, prompt, evicted));
   for (const Sequence* resident : cached.residents) {
-    if (resident->root == root) planner.Consider(*resident, false);
+    if (resident->root == root) {
+      planner.Consider(*resident, Planner::Of::kSeat);
+    }
+  }
+  for (const Sequence* sequence : cached.running) {
+    if (sequence->root == root) {
+      planner.Consider(*sequence, Planner::Of::kRunning);
+    }
   }
   for (const Sequence* kept : cached.kept) {
-    if (kept->root == root) planner.Consider(*kept, true);
+    if (kept->root == root) planner.Consider(*kept, Planner::Of::kKept);
   }
   return planner.Finish(evicted);
 }

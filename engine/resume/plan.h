@@ -52,6 +52,8 @@ struct CachedStates {
   const BlockPool& pool;
   std::vector<const Sequence*> residents;  // of the seats
   std::vector<const Sequence*> kept = {};  // of earlier ones (Retained)
+  // Of requests that run: as far as they are.
+  std::vector<const Sequence*> running = {};
   // The model has recurrent sections: only an anchor is a place to resume at.
   bool recurrent = false;
   GridRule rule;

@@ -101,4 +101,18 @@ std::uint64_t ScratchBytes(const Request& request, int max_context,
          block_bytes;
 }
 
+std::optional<Refusal> CheckScratch(const Request& request, int max_context,
+                                    int free_blocks, std::uint64_t block_bytes,
+                                    std::uint64_t available_bytes) {
+  if (request.cache_mode == CacheMode::kDefault) return std::nullopt;
+  const std::uint64_t bytes =
+      ScratchBytes(request, max_context, free_blocks, block_bytes);
+  if (bytes <= available_bytes / 2) return std::nullopt;
+  return Refusal{
+      .reason = Reason::kOutOfBlocks,
+      .message = fmt::format("a request that leaves no trace needs {} MiB "
+                             "outside the pool, {} MiB of memory are available",
+                             bytes >> 20, available_bytes >> 20)};
+}
+
 }  // namespace holdfast::engine

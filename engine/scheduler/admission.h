@@ -28,6 +28,12 @@ std::optional<Refusal> CheckRequest(const Request& request,
 std::uint64_t ScratchBytes(const Request& request, int max_context,
                            int free_blocks, std::uint64_t block_bytes);
 
+// Refuses such a request when that is more than half of the memory that the
+// machine can give.
+std::optional<Refusal> CheckScratch(const Request& request, int max_context,
+                                    int free_blocks, std::uint64_t block_bytes,
+                                    std::uint64_t available_bytes);
+
 }  // namespace holdfast::engine
 
 #endif  // HOLDFAST_ENGINE_SCHEDULER_ADMISSION_H_

@@ -1,5 +1,9 @@
 #include "engine/scheduler/block_supply.h"
 
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -15,6 +19,23 @@ bool GiveBack(EngineState& state, SeatClaim& claim) {
          claim.TakeFromResidents();
 }
 
+// Blocks that no running request refers to, but conversations do.
+std::unordered_set<BlockId> HeldByNoneThatRuns(const EngineState& state) {
+  std::vector<const Sequence*> idle = state.Residents();
+  for (const Sequence* kept : state.retained.Sequences()) idle.push_back(kept);
+  std::unordered_map<BlockId, int> references;
+  for (const Sequence* sequence : idle) {
+    for (int i = 0; i < sequence->table.size(); ++i) {
+      ++references[sequence->table.block(i)];
+    }
+  }
+  std::unordered_set<BlockId> held;
+  for (const auto& [block, count] : references) {
+    if (state.pool.references(block) == count) held.insert(block);
+  }
+  return held;
+}
+
 }  // namespace
 
 bool HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
@@ -26,6 +47,29 @@ bool HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
     if (!GiveBack(state, claim)) return false;
   }
   return true;
+}
+
+int ObtainableBlocks(const EngineState& state) {
+  const BlockPool::Counts counts = state.pool.counts();
+  return counts.free + counts.cached +
+         static_cast<int>(HeldByNoneThatRuns(state).size());
+}
+
+int BlocksToFind(const EngineState& state, const PrefixKey& root,
+                 std::span<const KeyId> prompt, int rows) {
+  int blocks = (rows + kBlockTokens - 1) / kBlockTokens;
+  const std::unordered_set<BlockId> idle = HeldByNoneThatRuns(state);
+  std::vector<PrefixKey> keys;
+  ExtendPrefixKeys(root, prompt, keys);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const BlockId block = state.pool.Find(
+        keys[i], prompt.subspan(i * kBlockTokens, kBlockTokens));
+    if (block == kNoBlock) break;
+    if (state.pool.references(block) > 0 && !idle.contains(block)) {
+      --blocks;
+    }
+  }
+  return blocks;
 }
 
 }  // namespace holdfast::engine

@@ -2,9 +2,12 @@
 #ifndef HOLDFAST_ENGINE_SCHEDULER_BLOCK_SUPPLY_H_
 #define HOLDFAST_ENGINE_SCHEDULER_BLOCK_SUPPLY_H_
 
+#include <span>
+
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/seat_claim.h"
+#include "shared/prefix_key.h"
 
 namespace holdfast::engine {
 
@@ -17,6 +20,14 @@ namespace holdfast::engine {
 // sequence takes nothing from anybody.
 [[nodiscard]] bool HaveBlocks(EngineState& state, SeatClaim& claim,
                               Sequence& sequence, int rows);
+
+// Blocks that HaveBlocks could find at most without stores giving any up: free,
+// cached, and those that only conversations hold which no request runs.
+int ObtainableBlocks(const EngineState& state);
+// How many of them a request needs whose first `rows` rows begin with `prompt`:
+// all but those that running requests hold.
+int BlocksToFind(const EngineState& state, const PrefixKey& root,
+                 std::span<const KeyId> prompt, int rows);
 
 }  // namespace holdfast::engine
 

@@ -54,6 +54,10 @@ EngineState::EngineState(model::Model& model, kernels::Backend& backend,
       [this](const Sequence& sequence) { SpillBeforeLoss(*this, sequence); });
 }
 
+int EngineState::DecodeRowsTogether() const {
+  return rule.any_split() ? options.max_rows : 1;
+}
+
 std::vector<const Sequence*> EngineState::Residents() const {
   std::vector<const Sequence*> residents;
   for (const Seat& seat : seats) {

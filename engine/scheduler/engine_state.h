@@ -18,6 +18,7 @@
 #include "engine/resume/unclaimed_rows.h"
 #include "engine/retention/retained.h"
 #include "engine/sampling/sampler.h"
+#include "engine/scheduler/memory_gate.h"
 #include "engine/scheduler/seat.h"
 #include "engine/scheduler/step_size.h"
 #include "kernels/backend.h"
@@ -37,6 +38,7 @@ struct EngineState {
     std::uint64_t anchor_bytes = 0;
     int seats = 1;  // requests that can run at once
     RetentionBudgets retention = {};
+    MemoryLimits memory = {};
   };
   // Anchors of residents given up, by why.
   struct Dropped {
@@ -51,6 +53,9 @@ struct EngineState {
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
+  // How many sequences may decode in one Forward so that each row has the bits
+  // that it has alone.
+  int DecodeRowsTogether() const;
   // The residents of all seats.
   std::vector<const Sequence*> Residents() const;
   // The seat, but `except`, whose resident was kept longest ago; null: there is
@@ -82,6 +87,8 @@ struct EngineState {
       std::make_shared<SessionRecords>();
   // Of what was read back at start.
   UnclaimedRows unclaimed;
+  // Of requests that run and leave a trace: others resume from their rows.
+  std::vector<const Sequence*> running;
   Dropped anchors_dropped;
   // Guests for which a resident lost rows.
   std::uint64_t guest_overflows = 0;
@@ -89,6 +96,7 @@ struct EngineState {
   StepSize step_size;
   // Prompt rows forwarded since the start, step by step. Read by any thread.
   std::atomic<std::uint64_t> prefilled{0};
+  std::atomic<std::uint64_t> generated{0};  // tokens
 
  private:
   std::uint64_t uses_ = 0;

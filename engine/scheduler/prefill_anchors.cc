@@ -52,7 +52,8 @@ std::vector<AnchorSpot> AllSpots(const EngineState& state,
 
 AnchorKind KindOf(const AnchorSpot& spot) {
   if (spot.prompt_end) return AnchorKind::kPromptEnd;
-  return spot.message ? AnchorKind::kMessage : AnchorKind::kLine;
+  if (spot.message) return AnchorKind::kMessage;
+  return spot.branch ? AnchorKind::kBranch : AnchorKind::kLine;
 }
 
 }  // namespace
@@ -65,6 +66,7 @@ PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
   if (sequence.taint != kUntainted || !state.rule.SharedAt(sequence.rows())) {
     return;
   }
+  takes_ = true;
   std::vector<AnchorSpot> all =
       AllSpots(state, sequence, prompt_tokens, messages, restored);
   if (guest()) {
@@ -86,6 +88,16 @@ PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
       wanted_.erase(spot);
     }
   }
+}
+
+void PrefillAnchors::AlsoAt(int position) {
+  if (!takes_ || position <= sequence_.rows() || position >= prompt_tokens_) {
+    return;
+  }
+  const auto place =
+      std::ranges::lower_bound(wanted_, position, {}, &AnchorSpot::position);
+  if (place != wanted_.end() && place->position == position) return;
+  wanted_.insert(place, {.position = position, .branch = true});
 }
 
 int PrefillAnchors::NextStop() const {

@@ -26,6 +26,9 @@ class PrefillAnchors {
   PrefillAnchors(EngineState& state, Sequence& sequence, int prompt_tokens,
                  std::span<const int> messages, bool restored);
 
+  // Another request parts from the prompt at `position`: an anchor there too.
+  // Positions that have been passed, or get one in any case, change nothing.
+  void AlsoAt(int position);
   // The next position at which a step must end: the deepest one for a prompt's
   // last step.
   int NextStop() const;
@@ -44,6 +47,7 @@ class PrefillAnchors {
   EngineState& state_;
   Sequence& sequence_;
   const int prompt_tokens_;
+  bool takes_ = false;              // any at all
   std::vector<AnchorSpot> wanted_;  // ascending; not passed yet
   // Of those that were inherited, what the rule gives up.
   AnchorList doomed_;

@@ -9,6 +9,7 @@
 #include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
+#include "shared/cache_layout.h"
 
 namespace holdfast::engine {
 namespace {
@@ -26,11 +27,9 @@ BlockTable::Kind KindOf(CacheMode mode) {
 
 }  // namespace
 
-RequestRun::RequestRun(EngineState& state, Seat& seat, const Request& request,
-                       EventSink& sink, double queue_ms,
-                       std::function<bool()> stop)
+RequestRun::RequestRun(EngineState& state, const Request& request,
+                       EventSink& sink, std::function<bool()> stop)
     : state_(state),
-      seat_(seat),
       request_(request),
       sink_(sink),
       stop_(std::move(stop)),
@@ -38,38 +37,74 @@ RequestRun::RequestRun(EngineState& state, Seat& seat, const Request& request,
       sequence_(&state.pool, KindOf(request.cache_mode),
                 RootPrefixKey(state.options.fingerprint, request.salt),
                 state.section_buffers.Take()),
-      claim_(state, seat, request, prompt_keys_, sequence_),
       resumption_(state, request, prompt_keys_, sequence_.root, stop_),
       answer_(state, request, sink),
+      ids_(request.prompt),
       logits_(state.model.info().vocab_size) {
   result_.prompt_tokens = static_cast<int>(request.prompt.size());
-  result_.timing.queue_ms = queue_ms;
   if (request.digest) result_.digests.emplace();
   sequence_.session_key = request.session_key;
 }
 
-void RequestRun::Start() {
-  phase_start_ = Clock::now();
+RequestRun::~RequestRun() { ShowRows(false); }
+
+int RequestRun::target() const {
+  return prompt_done_ ? static_cast<int>(ids_.size()) - 1
+                      : result_.prompt_tokens;
+}
+
+void RequestRun::Start(Seat& seat, double queue_ms) {
+  seat_ = &seat;
+  seat.taken = true;
   phase_ = Phase::kPrefill;
+  if (sequence_.sections == nullptr) {
+    sequence_.sections = state_.section_buffers.Take();
+  }
+  claim_.emplace(state_, seat, request_, prompt_keys_, sequence_);
+  const bool again = std::exchange(started_, true);
+  if (!again) {
+    phase_start_ = Clock::now();
+    result_.timing.queue_ms = queue_ms;
+  }
   if (sequence_.sections == nullptr) {
     return Fail(
         absl::ResourceExhaustedError("no memory for a sequence's sections"));
   }
-  if (const auto status = Resume(); !status.ok()) return Fail(status);
-  prefill_.emplace(state_, request_, resumption_.prompt_view(), sequence_,
-                   resumption_.from_tiers());
-  result_.cache.anchors_taken += prefill_->anchors.Reached();
-  if (rows_left() == 0) PromptDone();
+  const absl::Status status = again ? ResumeAfterPause() : Resume();
+  if (!status.ok()) return Fail(status);
+  ShowRows(true);
+  TakeAnchors();
+  if (rows_left() > 0) return;
+  if (!prompt_done_) return PromptDone();
+  anchors_.reset();
+  phase_ = Phase::kDecode;
 }
 
 absl::Status RequestRun::Resume() {
-  result_.cache = resumption_.Run(sequence_, claim_);
+  CountResume(resumption_.Run(sequence_, *claim_));
+  restored_ = resumption_.from_tiers();
   if (request_.digest && sequence_.rows() > 0) {
     const auto digest = StateDigest(state_.model, state_.backend, sequence_,
                                     DigestSections::kRecurrent);
     if (!digest.ok()) return digest.status();
     result_.digests->resumed = *digest;
   }
+  stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_);
+  return LogitsOfCachedPrompt();
+}
+
+absl::Status RequestRun::ResumeAfterPause() {
+  // A grid backend's answer is decoded again row by row: another request's
+  // prefill of the same tokens has other bits.
+  const int rows = state_.rule.any_split() ? target() : result_.prompt_tokens;
+  const std::vector<KeyId> keys(ids_.begin(), ids_.begin() + rows);
+  Resumption again(state_, request_, keys, sequence_.root, stop_);
+  CountResume(again.Run(sequence_, *claim_));
+  restored_ = again.from_tiers();
+  return prompt_done_ ? absl::OkStatus() : LogitsOfCachedPrompt();
+}
+
+absl::Status RequestRun::LogitsOfCachedPrompt() {
   if (rows_left() > 0) return absl::OkStatus();
   // All of it was cached: its last hidden row is as good as a forward.
   const absl::Status status = ToAbslStatus(
@@ -77,33 +112,105 @@ absl::Status RequestRun::Resume() {
   return status.ok() ? CheckFinite(true) : status;
 }
 
+// Rows that this request had before and lost count once: as what they were the
+// first time.
+void RequestRun::CountResume(const CacheReport& report) {
+  CacheReport& all = result_.cache;
+  const int rows = std::min(sequence_.rows(), result_.prompt_tokens);
+  if (reached_ == 0) {
+    all = report;
+  } else if (rows > reached_) {
+    const int news = rows - reached_;
+    const auto other = std::ranges::find(all.rows_of, CacheSource::kResident,
+                                         &SourceRows::value_type::first);
+    if (other == all.rows_of.end()) {
+      all.rows_of.emplace_back(CacheSource::kResident, news);
+    } else {
+      other->second += news;
+    }
+    all.resumed_at += news;
+    if (all.source == CacheSource::kNone) all.source = report.source;
+    all.miss = MissReason::kNone;
+  }
+  reached_ = std::max(reached_, rows);
+}
+
+void RequestRun::TakeAnchors() {
+  if (sequence_.rows() > result_.prompt_tokens) return;
+  anchors_.emplace(state_, sequence_, result_.prompt_tokens, request_.messages,
+                   restored_);
+  for (const int position : waited_for_) anchors_->AlsoAt(position);
+  result_.cache.anchors_taken += anchors_->Reached();
+}
+
+void RequestRun::AnchorAt(int position) {
+  waited_for_.push_back(position);
+  if (anchors_) anchors_->AlsoAt(position);
+}
+
+bool RequestRun::Replays() const {
+  return !state_.rule.any_split() && sequence_.rows() >= result_.prompt_tokens;
+}
+
+int RequestRun::PrefillRows(const StepSize::Limits& limits) {
+  if (Replays()) return 1;
+  const int position = sequence_.rows();
+  const int end = state_.rule.any_split() ? target() : result_.prompt_tokens;
+  const int wanted = state_.step_size.Next(position, end - position, limits);
+  const int stop = anchors_ && position < result_.prompt_tokens
+                       ? anchors_->NextStop() - position
+                       : wanted;
+  full_step_ = wanted <= stop;
+  return std::min(wanted, stop);
+}
+
+bool RequestRun::Prepare(const StepSize::Limits& limits) {
+  step_rows_ = phase_ == Phase::kPrefill ? PrefillRows(limits) : 1;
+  claim_->Displace();
+  return HaveBlocks(state_, *claim_, sequence_, sequence_.rows() + step_rows_);
+}
+
 void RequestRun::PrefillStep() {
   if (stop_()) return End(FinishReason::kCancelled);
   const int position = sequence_.rows();
-  const int wanted = state_.step_size.Next(position, rows_left());
-  const int rows = std::min(wanted, prefill_->anchors.NextStop() - position);
-  const auto ids = std::span(request_.prompt).subspan(position, rows);
+  const bool replays = Replays();
+  const bool logits = !prompt_done_ && step_rows_ == rows_left();
   const auto start = Clock::now();
-  const absl::Status status =
-      Forward(ids, rows == rows_left(), state_.rule.OfPrefill(position));
+  step_ = RowsOf(std::span(ids_).subspan(position, step_rows_), logits);
+  const absl::Status status = Append(
+      step_, ToAbslStatus(state_.model.Forward({&step_, 1})),
+      replays ? state_.rule.OfDecode() : state_.rule.OfPrefill(position));
   if (!status.ok()) return Fail(status);
   const double seconds = Milliseconds(start) / 1000;
   // A step cut short for an anchor says nothing of a full one.
-  if (rows == wanted) state_.step_size.Measured(rows, seconds);
-  if (state_.tiering != nullptr) {
-    state_.tiering->costs.MeasuredPrefill(rows, seconds);
+  if (full_step_ && !replays) state_.step_size.Measured(step_rows_, seconds);
+  if (state_.tiering != nullptr && !replays) {
+    state_.tiering->costs.MeasuredPrefill(step_rows_, seconds);
   }
-  result_.cache.computed += rows;
+  CountRows(step_rows_);
+  if (anchors_) result_.cache.anchors_taken += anchors_->Reached();
+  if (stores_) stores_->Reached();
+  if (!prompt_done_) {
+    sink_.OnProgress(sequence_.rows(), result_.prompt_tokens);
+  }
+  if (rows_left() > 0) return;
+  if (!prompt_done_) return PromptDone();
+  anchors_.reset();
+  phase_ = Phase::kDecode;
+}
+
+void RequestRun::CountRows(int rows) {
   state_.prefilled += rows;
-  result_.cache.anchors_taken += prefill_->anchors.Reached();
-  prefill_->stores.Reached();
-  sink_.OnProgress(sequence_.rows(), result_.prompt_tokens);
-  if (rows_left() == 0) PromptDone();
+  const int news = std::max(sequence_.rows() - reached_, 0);
+  result_.cache.computed += news;
+  result_.recomputed += rows - news;
+  reached_ = std::max(reached_, sequence_.rows());
 }
 
 void RequestRun::PromptDone() {
-  prefill_->stores.Submit();
-  prefill_.reset();
+  stores_->Submit();
+  stores_.reset();
+  anchors_.reset();
   prompt_done_ = true;
   if (request_.digest) {
     if (const auto status = DigestPrompt(); !status.ok()) return Fail(status);
@@ -116,28 +223,59 @@ void RequestRun::PromptDone() {
 }
 
 void RequestRun::NextToken() {
-  if (!answer_.Next(logits_, stop_, result_)) phase_ = Phase::kEnded;
+  const bool goes_on = answer_.Next(logits_, stop_, result_);
+  if (request_.prompt.size() + answer_.ids().size() > ids_.size()) {
+    ids_.push_back(answer_.ids().back());
+    ++state_.generated;
+  }
+  if (!goes_on) phase_ = Phase::kEnded;
 }
 
-void RequestRun::DecodeStep() {
-  const absl::Status status =
-      Forward(std::span(answer_.ids()).last(1), true, state_.rule.OfDecode());
-  if (!status.ok()) return Fail(status);
+model::SequenceRows RequestRun::DecodeRow() {
+  step_ = RowsOf(std::span(ids_).last(1), true);
+  return step_;
+}
+
+void RequestRun::Decoded(const absl::Status& status) {
+  const absl::Status appended = Append(step_, status, state_.rule.OfDecode());
+  if (!appended.ok()) return Fail(appended);
+  reached_ = std::max(reached_, sequence_.rows());
   NextToken();
 }
 
+void RequestRun::Pause() {
+  ShowRows(false);
+  anchors_.reset();
+  DropSpareBlocks();
+  Sequence next(&state_.pool, sequence_.table.kind(), sequence_.root, {});
+  next.session_key = sequence_.session_key;
+  claim_->Pause();
+  sequence_ = std::move(next);
+  phase_ = Phase::kStart;
+  ++result_.preemptions;
+  LeaveSeat();
+}
+
+void RequestRun::OutOfBlocks() {
+  Fail(absl::ResourceExhaustedError(
+      fmt::format("out of blocks at position {}", sequence_.rows())));
+}
+
 Result RequestRun::Finish() {
+  ShowRows(false);
   if (prompt_done_) {
-    if (request_.digest && !model_failed_) {
+    if (request_.digest && !model_failed_ && seat_ != nullptr) {
       if (const auto status = DigestEnd(); !status.ok()) Fail(status);
     }
     result_.timing.decode_ms = Milliseconds(phase_start_);
-  } else {
+  } else if (started_) {
     result_.timing.prefill_ms = Milliseconds(phase_start_);
   }
   result_.output_tokens = static_cast<int>(answer_.ids().size());
-  prefill_.reset();
-  Keep();
+  stores_.reset();
+  anchors_.reset();
+  if (seat_ != nullptr) Keep();
+  LeaveSeat();
   return std::move(result_);
 }
 
@@ -166,30 +304,25 @@ void RequestRun::SayTaint() {
   result_.digests->taint = sequence_.taint;
 }
 
-absl::Status RequestRun::Forward(std::span<const std::int32_t> ids, bool logits,
-                                 Provenance provenance) {
-  const int position = sequence_.rows();
-  claim_.Displace();
-  if (!HaveBlocks(state_, claim_, sequence_,
-                  position + static_cast<int>(ids.size()))) {
-    return absl::ResourceExhaustedError(
-        fmt::format("out of blocks at position {}", position));
-  }
-  model::SequenceRows rows{
-      .ids = ids,
-      .position = position,
-      .blocks = sequence_.table.pointers(),
-      .sections = sequence_.sections.get(),
-      .last_logits = logits ? std::span(logits_) : std::span<float>(),
-      .all_logits = {}};
-  absl::Status status = ToAbslStatus(state_.model.Forward({&rows, 1}));
-  if (status.ok()) status = CheckFinite(logits);
+model::SequenceRows RequestRun::RowsOf(std::span<const std::int32_t> ids,
+                                       bool logits) {
+  return {.ids = ids,
+          .position = sequence_.rows(),
+          .blocks = sequence_.table.pointers(),
+          .sections = sequence_.sections.get(),
+          .last_logits = logits ? std::span(logits_) : std::span<float>(),
+          .all_logits = {}};
+}
+
+absl::Status RequestRun::Append(const model::SequenceRows& rows,
+                                absl::Status status, Provenance provenance) {
+  if (status.ok()) status = CheckFinite(!rows.last_logits.empty());
   if (!status.ok()) {
     model_failed_ = true;
     return status;
   }
   // Only now: rows that are not known to be good are not the sequence's.
-  sequence_.Append(ids, provenance);
+  sequence_.Append(rows.ids, provenance);
   return absl::OkStatus();
 }
 
@@ -217,16 +350,30 @@ void RequestRun::Fail(const absl::Status& status) {
 }
 
 void RequestRun::Keep() {
-  const bool news =
-      sequence_.rows() > result_.cache.resumed_at || resumption_.from_tiers();
-  if (sequence_.table.kind() == BlockTable::Kind::kScratch || model_failed_ ||
-      !news) {
-    return;
-  }
+  const bool news = sequence_.rows() > result_.cache.resumed_at ||
+                    resumption_.from_tiers() || result_.preemptions > 0;
+  if (scratch() || model_failed_ || !news) return;
+  DropSpareBlocks();
   Record();
   PublishBlocks(state_.pool, state_.rule, sequence_);
-  claim_.Keep();
-  if (!claim_.guest()) StoreTurn(state_, seat_);
+  claim_->Keep();
+  if (!claim_->guest()) StoreTurn(state_, *seat_);
+}
+
+void RequestRun::DropSpareBlocks() {
+  const int rows = sequence_.rows();
+  sequence_.table.Truncate((rows + kBlockTokens - 1) / kBlockTokens);
+}
+
+void RequestRun::LeaveSeat() {
+  claim_.reset();
+  if (seat_ != nullptr) seat_->taken = false;
+  seat_ = nullptr;
+}
+
+void RequestRun::ShowRows(bool show) {
+  std::erase(state_.running, &sequence_);
+  if (show && !scratch()) state_.running.push_back(&sequence_);
 }
 
 void RequestRun::Record() {

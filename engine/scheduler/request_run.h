@@ -3,6 +3,7 @@
 #define HOLDFAST_ENGINE_SCHEDULER_REQUEST_RUN_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,57 +18,92 @@
 #include "engine/scheduler/prefill_anchors.h"
 #include "engine/scheduler/request.h"
 #include "engine/scheduler/resumption.h"
+#include "engine/scheduler/seat.h"
 #include "engine/scheduler/seat_claim.h"
+#include "engine/scheduler/step_size.h"
 
 namespace holdfast::engine {
 
 // Used once, on the engine thread. The caller calls what the phase asks for
 // until it is kEnded, then Finish. Sends every event but the last one.
+//
+// It can be paused between two steps and started again later: then it forwards
+// what was lost meanwhile, computes the same bits as if nothing had happened,
+// and samples behind the same boundary of prompt and output. Its client sees
+// one stream.
 class RequestRun {
  public:
   enum class Phase {
     kStart,    // Start()
-    kPrefill,  // PrefillStep(): rows of the prompt are missing
-    kDecode,   // DecodeStep(): a token was sent and is not forwarded yet
+    kPrefill,  // Prepare(), PrefillStep(): rows are missing
+    kDecode,   // Prepare(), DecodeRow(), Decoded(): a token was sent and is not
+               // forwarded yet
     kEnded,    // Finish()
   };
 
-  // The request runs on `seat`. `stop` is asked before each step whether it was
-  // cancelled. All arguments outlive the run.
-  RequestRun(EngineState& state, Seat& seat, const Request& request,
-             EventSink& sink, double queue_ms, std::function<bool()> stop);
+  // `stop` is asked before each step whether the request was cancelled. All
+  // arguments outlive the run.
+  RequestRun(EngineState& state, const Request& request, EventSink& sink,
+             std::function<bool()> stop);
+  ~RequestRun();
   RequestRun(const RequestRun&) = delete;
   RequestRun& operator=(const RequestRun&) = delete;
 
   Phase phase() const { return phase_; }
 
-  void Start();
+  // Where the pool alone lets it start now.
+  int PlanInPlace() const { return resumption_.InPlacePosition(); }
+  // Takes the seat, which outlives the run. Again after a Pause, on any seat.
+  // `queue_ms`: since it came, for the first time.
+  void Start(Seat& seat, double queue_ms);
+  // Finds blocks for the next step, within `limits` when it is a prefill's.
+  // False: the pool has none but those of requests that run.
+  [[nodiscard]] bool Prepare(const StepSize::Limits& limits = {});
   void PrefillStep();
-  void DecodeStep();
+  // For a Forward, perhaps together with others'; `Decoded` says how that went.
+  model::SequenceRows DecodeRow();
+  void Decoded(const absl::Status& status);
+  // Another request waits for these rows: an anchor there, when it is reached.
+  void AnchorAt(int position);
+  // Leaves the seat, between two steps. What it has is kept as a conversation
+  // that was displaced.
+  void Pause();
+  // It waits and was cancelled.
+  void Cancel() { End(FinishReason::kCancelled); }
+  // Its next step finds no blocks, and there is nobody to take them from.
+  void OutOfBlocks();
   // A request of the default cache mode that computed rows becomes the seat's
   // resident or stays as its guest, and its whole blocks enter the index,
   // however it ended; only one that met a failure of the model leaves nothing.
+  // Leaves the seat.
   Result Finish();
 
+  // Of the whole prompt.
+  std::span<const KeyId> prompt_keys() const { return prompt_keys_; }
+  const Sequence& sequence() const { return sequence_; }
+  // It leaves no trace.
+  bool scratch() const {
+    return sequence_.table.kind() == BlockTable::Kind::kScratch;
+  }
+  // Rows that it must have before it decodes.
+  int target() const;
   // Behind the last row that was forwarded, once the prompt was.
   std::span<const float> logits() const { return logits_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What a prefill takes with it, besides rows.
-  struct Prefill {
-    Prefill(EngineState& state, const Request& request,
-            const PromptView& prompt, Sequence& sequence, bool restored)
-        : stores(state, request, prompt, sequence),
-          anchors(state, sequence, static_cast<int>(request.prompt.size()),
-                  request.messages, restored) {}
-    LineStores stores;
-    PrefillAnchors anchors;
-  };
-
   absl::Status Resume();
-  int rows_left() const { return result_.prompt_tokens - sequence_.rows(); }
+  absl::Status ResumeAfterPause();
+  absl::Status LogitsOfCachedPrompt();
+  // What the cache gave: `report` says it of this start.
+  void CountResume(const CacheReport& report);
+  void TakeAnchors();
+  int rows_left() const { return target() - sequence_.rows(); }
+  // The next row is of the answer and was decoded before the pause.
+  bool Replays() const;
+  int PrefillRows(const StepSize::Limits& limits);
+  void CountRows(int rows);
   // The whole prompt is there.
   void PromptDone();
   absl::Status DigestPrompt();
@@ -75,30 +111,46 @@ class RequestRun {
   void SayTaint();
   void NextToken();
 
-  // Forwards the rows of `ids` behind the sequence's. They are of `provenance`
-  // if those below are `grid`.
-  absl::Status Forward(std::span<const std::int32_t> ids, bool logits,
-                       Provenance provenance);
+  model::SequenceRows RowsOf(std::span<const std::int32_t> ids, bool logits);
+  // After their Forward, which ended with `status`. They are of `provenance` if
+  // those below are `grid`.
+  absl::Status Append(const model::SequenceRows& rows, absl::Status status,
+                      Provenance provenance);
   absl::Status CheckFinite(bool logits) const;
   void End(FinishReason reason);
   void Fail(const absl::Status& status);
   void Keep();
   void Record();
+  // Those found for a step that did not come.
+  void DropSpareBlocks();
+  void LeaveSeat();
+  // Others may resume from its rows while it runs.
+  void ShowRows(bool show);
 
   EngineState& state_;
-  Seat& seat_;
+  Seat* seat_ = nullptr;  // null: paused, or not started
   const Request& request_;
   EventSink& sink_;
   const std::function<bool()> stop_;
   const std::vector<KeyId> prompt_keys_;
   Sequence sequence_;
-  SeatClaim claim_;
+  std::optional<SeatClaim> claim_;  // while it has a seat
   Resumption resumption_;
-  std::optional<Prefill> prefill_;  // while it lasts
+  std::optional<LineStores> stores_;  // until the prompt is done
+  std::optional<PrefillAnchors>
+      anchors_;  // while rows of the prompt are missing
   AnswerTokens answer_;
+  std::vector<std::int32_t> ids_;  // prompt and answer
   std::vector<float> logits_;
+  model::SequenceRows step_;     // under way
+  std::vector<int> waited_for_;  // positions
+  int step_rows_ = 0;
+  bool restored_ = false;   // this start took rows from a tier
+  bool full_step_ = false;  // nothing cut it short
+  int reached_ = 0;         // the most rows it has had
   Phase phase_ = Phase::kStart;
   Result result_;
+  bool started_ = false;
   bool prompt_done_ = false;
   bool model_failed_ = false;
   Clock::time_point phase_start_;

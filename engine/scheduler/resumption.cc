@@ -64,7 +64,7 @@ void Resumption::ClaimRows(CacheReport& report) {
   }
 }
 
-ResumePlan Resumption::Plan(int limit) {
+ResumePlan Resumption::Plan(int limit) const {
   if (request_.cache_mode == CacheMode::kBypass) {
     ResumePlan cold;
     cold.miss = MissReason::kBypass;
@@ -73,14 +73,15 @@ ResumePlan Resumption::Plan(int limit) {
   const CachedStates cached{.pool = state_.pool,
                             .residents = state_.Residents(),
                             .kept = state_.retained.Sequences(),
+                            .running = state_.running,
                             .recurrent = state_.model.layout().Recurrent(),
                             .rule = state_.rule,
                             .session_key = request_.session_key};
-  ResumePlan plan = PlanResume(cached, root_, prompt_, limit);
-  if (request_.cache_mode == CacheMode::kDefault) {
-    state_.retained.Touch(plan.kept);
-  }
-  return plan;
+  return PlanResume(cached, root_, prompt_, limit);
+}
+
+int Resumption::InPlacePosition() const {
+  return Plan(static_cast<int>(prompt_.size())).position;
 }
 
 bool Resumption::FromTiers(Sequence& sequence, SeatClaim& claim,
@@ -89,7 +90,7 @@ bool Resumption::FromTiers(Sequence& sequence, SeatClaim& claim,
     return false;
   }
   state_.tiering->leases.Collect(std::chrono::steady_clock::now());
-  const int in_place = Plan(static_cast<int>(prompt_.size())).position;
+  const int in_place = InPlacePosition();
   TierResume resume(state_, prompt_view_,
                     request_.cache_mode == CacheMode::kDefault,
                     {.stop = stop_, .have_blocks = [&](int rows) {
@@ -117,6 +118,7 @@ void Resumption::InPlace(Sequence& sequence, CacheReport& report) {
   for (bool started = false; !started;) {
     // Gone before the first step: it refers to other conversations' anchors.
     const ResumePlan plan = Plan(limit);
+    if (pooled) state_.retained.Touch(plan.kept);
     started = StartSequence(
         plan, prompt_, state_.model.kv_shape(),
         state_.section_buffers.section_bytes(), state_.backend, state_.pool,

@@ -31,11 +31,13 @@ class Resumption {
 
   // Rows were read for this request.
   bool from_tiers() const { return from_tiers_; }
+  // Where the pool alone lets the prompt start. Changes nothing.
+  int InPlacePosition() const;
   // Empty when there are no tiers.
   const PromptView& prompt_view() const { return prompt_view_; }
 
  private:
-  ResumePlan Plan(int limit);
+  ResumePlan Plan(int limit) const;
   // False, and the sequence is empty, when no tier serves.
   bool FromTiers(Sequence& sequence, SeatClaim& claim, CacheReport& report);
   void InPlace(Sequence& sequence, CacheReport& report);

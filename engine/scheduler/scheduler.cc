@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/pool/free_memory.h"
 #include "engine/scheduler/read_back.h"
-#include "engine/scheduler/request_run.h"
 #include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
@@ -33,11 +31,6 @@ std::string ForLog(const std::string& text) {
   return fmt::format("{:?}", text.substr(0, kMax));
 }
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
 }  // namespace
 
 Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
@@ -48,6 +41,8 @@ Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
               .max_context = state_->options.max_context,
               .debug = options.debug,
               .fingerprint = state_->options.fingerprint},
+      loop_(*state_, *this, SteadyClock()),
+      stats_line_(Clock::now()),
       cache_gauges_(CacheGauges(*state_)),
       thread_([this] { ThreadMain(); }) {}
 
@@ -66,19 +61,21 @@ void Scheduler::Submit(std::shared_ptr<Job> job) {
   auto refusal = CheckRequest(job->request, limits_);
   if (!refusal) {
     std::lock_guard lock(mutex_);
-    const int waiting = static_cast<int>(queue_.size());
+    const int waiting = queue_.size() + loop_counts_.waiting;
     if (draining_) {
       refusal = Refusal{.reason = Refusal::Reason::kDraining,
                         .message = "the engine is stopping"};
-    } else if (waiting >= options_.max_queue && (running_ || waiting > 0)) {
-      const double wait_ms = 1000 * request_seconds_ * (waiting + 1);
+    } else if (waiting >= options_.max_queue &&
+               (loop_counts_.running > 0 || waiting > 0)) {
+      const auto seats = static_cast<double>(state_->options.seats);
+      const double wait_ms = 1000 * request_seconds_ * (waiting + 1) / seats;
       refusal = Refusal{
           .reason = Refusal::Reason::kQueueFull,
           .message = fmt::format("{} requests are waiting already", waiting),
           .retry_after_ms = static_cast<int>(
               std::clamp<double>(wait_ms, kMinRetryMs, kMaxRetryMs))};
     } else {
-      queue_.push_back(std::move(job));
+      queue_.Push(std::move(job));
     }
   }
   if (refusal) return Deliver(*job, *refusal);
@@ -89,9 +86,7 @@ void Scheduler::Cancel(const std::shared_ptr<Job>& job) {
   job->cancelled = true;
   {
     std::lock_guard lock(mutex_);
-    const auto at = std::ranges::find(queue_, job);
-    if (at == queue_.end()) return;
-    queue_.erase(at);
+    if (!queue_.Remove(job)) return;
   }
   Deliver(*job, CancelledInQueue(*job));
   wake_.notify_all();
@@ -130,8 +125,12 @@ void Scheduler::AnswerClears(std::unique_lock<std::mutex>& lock) {
 EngineGauges Scheduler::gauges() const {
   std::lock_guard lock(mutex_);
   EngineGauges gauges = cache_gauges_;
-  gauges.running = running_ ? 1 : 0;
-  gauges.waiting = static_cast<int>(queue_.size());
+  gauges.running = loop_counts_.running;
+  gauges.waiting = queue_.size() + loop_counts_.waiting;
+  gauges.preemptions = loop_counts_.preemptions;
+  gauges.in_flight_waits = loop_counts_.waits;
+  gauges.late_owners = loop_counts_.late_owners;
+  gauges.generated_tokens = state_->generated.load();
   gauges.prefill_tokens = state_->prefilled.load();
   return gauges;
 }
@@ -143,6 +142,7 @@ EngineGauges Scheduler::CacheGauges(const EngineState& state) {
   gauges.used_blocks = pool.used;
   gauges.cached_blocks = pool.cached;
   gauges.evictions = pool.evictions;
+  gauges.eviction_ages = pool.ages;
   gauges.anchors = state.anchor_slots.live();
   for (int kind = 0; kind < kAnchorKinds; ++kind) {
     gauges.anchors_taken[kind] =
@@ -180,10 +180,16 @@ bool Scheduler::DeadlinePassed() const {
 }
 
 void Scheduler::ThreadMain() {
-  while (const std::shared_ptr<Job> job = NextJob()) RunJob(*job);
+  while (HaveWork()) {
+    loop_.Admit();
+    PublishGauges();
+    loop_.Step();
+    PublishGauges();
+    LogStats();
+  }
 }
 
-std::shared_ptr<Job> Scheduler::NextJob() {
+bool Scheduler::HaveWork() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++progress_;
@@ -196,19 +202,23 @@ std::shared_ptr<Job> Scheduler::NextJob() {
       AnswerClears(lock);
       continue;
     }
-    if (!queue_.empty()) break;
+    if (queue_.size() > 0 || !loop_.idle()) return true;
     if (!drain_waiters_.empty()) {
       AnswerDrains(lock);
       continue;
     }
-    if (stopping_) return nullptr;
+    if (stopping_) return false;
     Idle(lock);
   }
+}
+
+std::shared_ptr<Job> Scheduler::NextJob() {
+  std::lock_guard lock(mutex_);
   // Nobody to read from was there in time; lookups find what is kept.
   read_back_ = true;
-  std::shared_ptr<Job> job = std::move(queue_.front());
-  queue_.pop_front();
-  running_ = true;
+  std::shared_ptr<Job> job = queue_.Pop();
+  // At once: nobody may see it neither waiting nor running.
+  if (job != nullptr) ++loop_counts_.waiting;
   return job;
 }
 
@@ -227,7 +237,7 @@ void Scheduler::ReadBack(std::unique_lock<std::mutex>& lock) {
 
 void Scheduler::Idle(std::unique_lock<std::mutex>& lock) {
   wake_.wait_for(lock, kIdle);
-  if (state_->tiering == nullptr || !queue_.empty()) return;
+  if (state_->tiering == nullptr || queue_.size() > 0) return;
   lock.unlock();
   state_->tiering->leases.Collect(Clock::now());
   const EngineGauges gauges = CacheGauges(*state_);
@@ -253,61 +263,41 @@ bool Scheduler::MustStop(const Job& job) {
   ++progress_;
   if (job.cancelled) return true;
   std::lock_guard lock(mutex_);
-  cache_gauges_ = CacheGauges(*state_);
   return DeadlinePassed();
 }
 
-void Scheduler::RunJob(Job& job) {
-  const auto start = Clock::now();
-  const double queue_ms =
-      std::chrono::duration<double, std::milli>(start - job.submitted).count();
-  Result result;
-  if (MustStop(job)) {
-    result = CancelledInQueue(job);
-    result.timing.queue_ms = queue_ms;
-  } else if (const auto refusal = CheckScratch(job.request)) {
-    EndJob(result, SecondsSince(start));
-    return Deliver(job, *refusal);
-  } else {
-    result = Run(job, queue_ms);
+void Scheduler::PublishGauges() {
+  EngineGauges gauges = CacheGauges(*state_);
+  std::lock_guard lock(mutex_);
+  cache_gauges_ = std::move(gauges);
+  loop_counts_ = loop_.counts();
+}
+
+void Scheduler::LogStats() {
+  const auto now = Clock::now();
+  if (!stats_line_.Due(now)) return;
+  EngineGauges all = gauges();
+  all.recent_hit_rate = totals().recent.rate();
+  const auto line = stats_line_.Next(all, now);
+  if (line) spdlog::info("{}", *line);
+}
+
+void Scheduler::Finished(const Job& job, const Result& result, double seconds) {
+  PublishGauges();
+  {
+    std::lock_guard lock(mutex_);
+    request_seconds_ = 0.75 * request_seconds_ + 0.25 * seconds;
+    if (draining_) {
+      ++(result.reason == FinishReason::kCancelled ? drained_.cancelled
+                                                   : drained_.finished);
+    }
   }
-  EndJob(result, SecondsSince(start));
   Deliver(job, result);
 }
 
-Result Scheduler::Run(Job& job, double queue_ms) {
-  RequestRun run(*state_, state_->seats.front(), job.request, *job.sink,
-                 queue_ms, [&] { return MustStop(job); });
-  run.Start();
-  while (run.phase() == RequestRun::Phase::kPrefill) run.PrefillStep();
-  while (run.phase() == RequestRun::Phase::kDecode) run.DecodeStep();
-  return run.Finish();
-}
-
-// Scratch of bypass and read_only may lie outside the pool: never so much that
-// the machine runs out of memory over it.
-std::optional<Refusal> Scheduler::CheckScratch(const Request& request) const {
-  if (request.cache_mode == CacheMode::kDefault) return std::nullopt;
-  const std::uint64_t bytes =
-      ScratchBytes(request, limits_.max_context, state_->pool.counts().free,
-                   state_->pool.block_bytes());
-  const std::uint64_t available = AvailableMemoryBytes();
-  if (bytes <= available / 2) return std::nullopt;
-  return Refusal{
-      .reason = Refusal::Reason::kOutOfBlocks,
-      .message = fmt::format("a request that leaves no trace needs {} MiB "
-                             "outside the pool, {} MiB of memory are available",
-                             bytes >> 20, available >> 20)};
-}
-
-void Scheduler::EndJob(const Result& result, double seconds) {
-  std::lock_guard lock(mutex_);
-  running_ = false;
-  cache_gauges_ = CacheGauges(*state_);
-  request_seconds_ = 0.75 * request_seconds_ + 0.25 * seconds;
-  if (!draining_) return;
-  ++(result.reason == FinishReason::kCancelled ? drained_.cancelled
-                                               : drained_.finished);
+void Scheduler::Refused(const Job& job, const Refusal& refusal) {
+  PublishGauges();
+  Deliver(job, refusal);
 }
 
 void Scheduler::Deliver(const Job& job, const Refusal& refusal) {
@@ -324,13 +314,15 @@ void Scheduler::Deliver(const Job& job, const Result& result) {
   spdlog::info(
       "request done id={} session={} prompt_tokens={} source={} anchor={} "
       "resumed_at={} computed={} miss={} anchors_taken={} output_tokens={} "
-      "finish={} queue_ms={:.1f} prefill_ms={:.1f} decode_ms={:.1f}{}{}",
+      "finish={} preemptions={} recomputed={} queue_ms={:.1f} "
+      "prefill_ms={:.1f} decode_ms={:.1f}{}{}",
       ForLog(job.request.id), ForLog(job.request.session_key),
       result.prompt_tokens, CacheSourceName(cache.source),
       cache.anchor ? AnchorKindName(*cache.anchor) : "", cache.resumed_at,
       cache.computed, MissReasonName(cache.miss), cache.anchors_taken,
-      result.output_tokens, FinishReasonName(result.reason),
-      result.timing.queue_ms, result.timing.prefill_ms, result.timing.decode_ms,
+      result.output_tokens, FinishReasonName(result.reason), result.preemptions,
+      result.recomputed, result.timing.queue_ms, result.timing.prefill_ms,
+      result.timing.decode_ms,
       result.error.empty() ? "" : " error=", result.error);
   job.sink->OnFinished(result);
 }

@@ -6,28 +6,29 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "engine/metrics/engine_metrics.h"
+#include "engine/metrics/stats_line.h"
 #include "engine/scheduler/admission.h"
 #include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/fair_queue.h"
 #include "engine/scheduler/request.h"
+#include "engine/scheduler/run_loop.h"
 
 namespace holdfast::engine {
 
-// Runs one request at a time, in order of arrival, on a thread of its own that
-// alone touches the EngineState. All methods are thread-safe and none waits for
-// a request.
-class Scheduler {
+// Runs as many requests at once as there are seats (RunLoop), in the order of
+// the FairQueue, on a thread of its own that alone touches the EngineState. All
+// methods are thread-safe and none waits for a request.
+class Scheduler final : private RunLoop::Host {
  public:
   struct Options {
-    int max_queue = 64;  // requests that wait; the running one not counted
+    int max_queue = 64;  // requests that wait for a seat
     bool debug = false;
   };
   struct DrainResult {
@@ -37,14 +38,14 @@ class Scheduler {
 
   Scheduler(std::unique_ptr<EngineState> state, const Options& options);
   // Cancels what runs and waits; every request has had its last event then.
-  ~Scheduler();
+  ~Scheduler() override;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Queues the job, or answers OnRefused at once.
   void Submit(std::shared_ptr<Job> job);
-  // A waiting job ends at once and touches no other; the running one at its
-  // next step. Both end with OnFinished(kCancelled), a job that has ended
+  // A waiting job ends at once and touches no other; a running one at its next
+  // step. Both end with OnFinished(kCancelled), a job that has ended
   // already gets nothing.
   void Cancel(const std::shared_ptr<Job>& job);
   // Refuses new requests from now on; cancels those still there when `deadline`
@@ -70,16 +71,20 @@ class Scheduler {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // RunLoop::Host
+  std::shared_ptr<Job> NextJob() override;
+  bool MustStop(const Job& job) override;
+  void Finished(const Job& job, const Result& result, double seconds) override;
+  void Refused(const Job& job, const Refusal& refusal) override;
+
   void ThreadMain();
-  // The next job; null when the thread must end.
-  std::shared_ptr<Job> NextJob();
-  void RunJob(Job& job);
-  Result Run(Job& job, double queue_ms);
-  std::optional<Refusal> CheckScratch(const Request& request) const;
+  // Waits for something to run. False when the thread must end.
+  bool HaveWork();
   void Deliver(const Job& job, const Refusal& refusal);
   void Deliver(const Job& job, const Result& result);
-  void EndJob(const Result& result, double seconds);
-  bool MustStop(const Job& job);
+  // Makes what the engine thread counts known to others.
+  void PublishGauges();
+  void LogStats();
   void AnswerDrains(std::unique_lock<std::mutex>& lock);
   void AnswerClears(std::unique_lock<std::mutex>& lock);
   // What was resident at the last planned stop.
@@ -94,13 +99,15 @@ class Scheduler {
   const std::shared_ptr<SessionRecords> records_;  // the state's
   const Options options_;
   const AdmissionLimits limits_;
+  RunLoop loop_;          // the engine thread's
+  StatsLine stats_line_;  // the engine thread's
   EngineMetrics metrics_;
   std::atomic<std::uint64_t> progress_{0};
 
   mutable std::mutex mutex_;  // guards everything below
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> queue_;
-  bool running_ = false;
+  FairQueue queue_;
+  RunLoop::Counts loop_counts_;
   bool stopping_ = false;
   bool draining_ = false;
   Clock::time_point drain_deadline_ = Clock::time_point::max();

@@ -54,14 +54,23 @@ bool SeatClaim::GoesOnWith(const Sequence& resident) const {
          SharedRows(prompt_, resident.ids) == resident.rows();
 }
 
+AnchorList SeatClaim::AnchorsOfOthers() const {
+  AnchorList others;
+  const auto add = [&](const Sequence* sequence) {
+    if (sequence == &sequence_) return;
+    others.insert(others.end(), sequence->anchors.begin(),
+                  sequence->anchors.end());
+  };
+  for (const Sequence* resident : state_.Residents()) add(resident);
+  for (const Sequence* running : state_.running) add(running);
+  return others;
+}
+
 // Anchors that the request or another seat's resident has too stay theirs.
 void SeatClaim::Leave(Seat& seat, const Displacement& by) {
   Sequence leaving = *std::exchange(seat.resident, std::nullopt);
-  AnchorList heirs = sequence_.anchors;
-  for (const Sequence* resident : state_.Residents()) {
-    heirs.insert(heirs.end(), resident->anchors.begin(),
-                 resident->anchors.end());
-  }
+  AnchorList heirs = AnchorsOfOthers();
+  heirs.insert(heirs.end(), sequence_.anchors.begin(), sequence_.anchors.end());
   state_.retained.Displace(std::move(leaving), by, heirs);
 }
 
@@ -123,6 +132,14 @@ void SeatClaim::SpillAhead() {
   }
   Leave(*other, {});
   state_.retained.WarnNext();
+}
+
+void SeatClaim::Pause() {
+  if (scratch_ || sequence_.rows() == 0) return;
+  PublishBlocks(state_.pool, state_.rule, sequence_);
+  sequence_.prompt_tokens = static_cast<int>(prompt_.size());
+  sequence_.head = request_.head;
+  state_.retained.Displace(std::move(sequence_), {}, AnchorsOfOthers());
 }
 
 void SeatClaim::Keep() {

@@ -34,6 +34,10 @@ class SeatClaim {
   // be spilled any more: sees to it that the next one to lose some has been.
   void SpillAhead();
 
+  // The request gives its seat up before it has ended: its sequence, which is
+  // used up, is kept as a conversation that was displaced, so that it goes on
+  // from there.
+  void Pause();
   // The request has ended and its whole blocks are in the index: its sequence
   // becomes the seat's resident or, a guest's, is kept as one.
   void Keep();
@@ -41,6 +45,7 @@ class SeatClaim {
  private:
   bool GoesOnWith(const Sequence& resident) const;
   void Leave(Seat& seat, const Displacement& by);
+  AnchorList AnchorsOfOthers() const;
   bool CutResident();
   void ThinAnchors();
 

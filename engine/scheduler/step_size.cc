@@ -4,16 +4,16 @@
 
 namespace holdfast::engine {
 
-int StepSize::Next(int position, int remaining) const {
+int StepSize::Next(int position, int remaining, const Limits& limits) const {
   const int to_line = grid_tokens_ - position % grid_tokens_;
   if (steps_ == Steps::kChunks) return std::min(to_line, remaining);
   int rows = kFirstRows;
   if (seconds_per_row_ > 0) {
-    const double fit = kTargetSeconds / seconds_per_row_;
+    const double fit = limits.seconds / seconds_per_row_;
     rows = static_cast<int>(std::min(fit, static_cast<double>(max_rows_)));
   }
   rows = std::max(rows / kGranularity, 1) * kGranularity;
-  return std::min({rows, max_rows_, to_line, remaining});
+  return std::min({rows, limits.rows, max_rows_, to_line, remaining});
 }
 
 void StepSize::Measured(int rows, double seconds) {

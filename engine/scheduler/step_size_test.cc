@@ -16,6 +16,15 @@ TEST(StepSizeTest, FollowsTheRate) {
   EXPECT_EQ(step.Next(0, 4000), 1024);  // what a Forward takes
 }
 
+TEST(StepSizeTest, AStepCanBeToldToBeShorter) {
+  StepSize step(1024, 4096, StepSize::Steps::kTimed);
+  step.Measured(64, 0.064);  // 1000 rows a second
+  EXPECT_EQ(step.Next(0, 4000, {.rows = 4096, .seconds = 0.1}), 96);
+  EXPECT_EQ(step.Next(0, 4000, {.rows = 128, .seconds = 9}), 128);
+  StepSize chunks(1024, 1024, StepSize::Steps::kChunks);
+  EXPECT_EQ(chunks.Next(0, 4000, {.rows = 128, .seconds = 0.1}), 1024);
+}
+
 TEST(StepSizeTest, NeverLessThanSixteenNorAcrossALine) {
   StepSize step(512, 1024, StepSize::Steps::kTimed);
   step.Measured(16, 100);

@@ -142,11 +142,12 @@ FakeModel::FakeModel(Kind kind) {
             .state_type = kernels::StateType::kF32};
 }
 
-FakeModel::State FakeModel::Load(const model::SequenceRows& rows) const {
+FakeModel::State FakeModel::Load(const model::SequenceRows& rows,
+                                 std::size_t sequences) const {
   State state;
   if (launch_matters) {
-    state.launch =
-        Mix(rows.position, static_cast<std::uint64_t>(rows.ids.size()));
+    state.launch = Mix(rows.position + 31 * (sequences - 1),
+                       static_cast<std::uint64_t>(rows.ids.size()));
   }
   for (int i = 0; i < rows.position; ++i) {
     const std::uint64_t row = LoadRow(rows.blocks, i, 0);
@@ -200,12 +201,13 @@ void FakeModel::Logits(const std::byte* h_last, bool broken,
 
 kernels::Status FakeModel::Forward(
     std::span<const model::SequenceRows> sequences) {
+  ++launches_;
   for (const model::SequenceRows& rows : sequences) {
     const int count = static_cast<int>(rows.ids.size());
     if (before_forward) before_forward(rows.position, count);
     ++forwards_;
     rows_forwarded_ += count;
-    State state = Load(rows);
+    State state = Load(rows, sequences.size());
     for (int n = 0; n < count; ++n) {
       const int position = rows.position + n;
       const std::uint64_t row = Row(rows.ids[n], position, state);

@@ -86,7 +86,8 @@ class FakeModel final : public model::Model {
   kernels::Status LogitsFromHidden(const std::byte* sections,
                                    std::span<float> logits) override;
 
-  // As on a grid backend: a row depends on which rows its launch has, too.
+  // As on a grid backend: a row depends on which rows its launch has, those of
+  // other sequences too.
   bool launch_matters = false;
   // Called before each Forward with its first position and its rows.
   std::function<void(int position, int rows)> before_forward;
@@ -98,6 +99,8 @@ class FakeModel final : public model::Model {
 
   int forwards() const { return forwards_; }
   int rows_forwarded() const { return rows_forwarded_; }
+  // Calls of Forward, however many sequences each had.
+  int launches() const { return launches_; }
   int max_context() const { return info_.max_context; }
 
  private:
@@ -109,7 +112,7 @@ class FakeModel final : public model::Model {
     std::uint64_t launch = 0;
     std::array<std::uint64_t, 3> tail{};
   };
-  State Load(const model::SequenceRows& rows) const;
+  State Load(const model::SequenceRows& rows, std::size_t sequences) const;
   void Store(const State& state, std::uint64_t row, std::byte* sections) const;
   std::uint64_t Row(std::int32_t id, int position, State& state) const;
   void Logits(const std::byte* h_last, bool broken,
@@ -119,7 +122,8 @@ class FakeModel final : public model::Model {
   CacheLayout layout_;
   std::size_t h_last_offset_ = 0;
   kernels::KvShape shape_;
-  int forwards_ = 0;
+  int forwards_ = 0;  // of each sequence
+  int launches_ = 0;
   int rows_forwarded_ = 0;
 };
 

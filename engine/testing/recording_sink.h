@@ -26,6 +26,7 @@ class RecordingSink final : public EventSink {
   }
   void OnStarted(const CacheReport& cache, const Timing&) override {
     started = cache;
+    ++starts;
   }
   bool OnToken(const OutputToken& token) override {
     ids.push_back(token.id);
@@ -55,6 +56,7 @@ class RecordingSink final : public EventSink {
   // The engine thread's until the end.
   std::vector<int> progress;
   std::optional<CacheReport> started;
+  int starts = 0;
   std::vector<std::int32_t> ids;
   std::vector<OutputToken> tokens;
   std::function<void(int done)> after_progress;

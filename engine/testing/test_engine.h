@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model_status.h"
 #include "engine/pool/block_table.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/request_run.h"
@@ -57,7 +58,8 @@ struct Answer {
 inline std::unique_ptr<EngineState> MakeState(
     model::Model& model, kernels::Backend& backend, std::byte* memory,
     int blocks, const TokenizerSpec& tokenizer, int max_rows = 512,
-    int anchors = 32, const RetentionBudgets& kept = {}) {
+    int anchors = 32, const RetentionBudgets& kept = {}, int seats = 1,
+    const MemoryLimits& limits = {}) {
   return std::make_unique<EngineState>(
       model, backend, memory, blocks, tokenizer,
       EngineState::Options{
@@ -68,7 +70,9 @@ inline std::unique_ptr<EngineState> MakeState(
           .max_rows = max_rows,
           .anchor_bytes =
               anchors * model::ComputeSectionOffsets(model.layout()).bytes,
-          .retention = kept});
+          .seats = seats,
+          .retention = kept,
+          .memory = limits});
 }
 
 // `memory` starts with a pattern, so that rows never written are seen.
@@ -96,10 +100,18 @@ class TestEngine {
   Result RunUnchecked(
       const Request& request, RecordingSink& sink,
       std::function<bool()> stop = [] { return false; }) {
-    RequestRun run(*state_, seat(), request, sink, 0, std::move(stop));
-    run.Start();
-    while (run.phase() == RequestRun::Phase::kPrefill) run.PrefillStep();
-    while (run.phase() == RequestRun::Phase::kDecode) run.DecodeStep();
+    RequestRun run(*state_, request, sink, std::move(stop));
+    run.Start(seat(), 0);
+    while (run.phase() != RequestRun::Phase::kEnded) {
+      if (!run.Prepare()) {
+        run.OutOfBlocks();
+      } else if (run.phase() == RequestRun::Phase::kPrefill) {
+        run.PrefillStep();
+      } else {
+        const model::SequenceRows row = run.DecodeRow();
+        run.Decoded(ToAbslStatus(state_->model.Forward({&row, 1})));
+      }
+    }
     logits.assign(run.logits().begin(), run.logits().end());
     return run.Finish();
   }

@@ -1,0 +1,120 @@
+// Same answers alone and under load: with 1, 4 and 8 seats over a pool of a
+// fifth of what all contexts need, so that requests are preempted, every
+// request has the bits that an engine of its own gives it. Generated models, in
+// both exactness modes. Compared: the logits behind the prompt and the whole
+// state behind the last row (as digests), and the tokens.
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/model/loader.h"
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
+#include "engine/testing/loop_engine.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::Answer;
+using testing::ExpectSame;
+using testing::Joined;
+using testing::LoopEngine;
+using testing::MakeRequest;
+using testing::SomeIds;
+using testing::Submitted;
+
+constexpr int kRows = 1024;
+constexpr int kRequests = 8;
+
+// A model and its engine.
+struct Engine {
+  Engine(const std::string& path, kernels::Exactness exactness,
+         const LoopEngine::Size& size, int threads) {
+    backend =
+        *kernels::MakeHostBackend({.threads = threads, .exactness = exactness});
+    loaded = *model::LoadModel(path, *backend,
+                               {.state_type = kernels::StateType::kBF16,
+                                .max_rows = kRows,
+                                .max_context = 4096});
+    loop = std::make_unique<LoopEngine>(*loaded.model, *backend, size,
+                                        loaded.tokenizer);
+  }
+  std::unique_ptr<kernels::Backend> backend;
+  model::LoadedModel loaded;
+  std::unique_ptr<LoopEngine> loop;
+};
+
+using Case = std::tuple<std::string, kernels::Exactness>;
+
+class LoadExactTest : public ::testing::TestWithParam<Case> {
+ protected:
+  LoadExactTest() : path_(folder_.File("tiny.gguf")) {
+    const auto options = *model::testing::TinyVariant(std::get<0>(GetParam()));
+    EXPECT_TRUE(model::testing::WriteTinyGguf(options, path_).ok());
+  }
+  std::unique_ptr<Engine> Make(const LoopEngine::Size& size, int threads) {
+    return std::make_unique<Engine>(path_, std::get<1>(GetParam()), size,
+                                    threads);
+  }
+  // Every other one begins with the same head.
+  static Request Nth(int n, int vocab) {
+    auto prompt = SomeIds(150 + 90 * n, n, vocab);
+    if (n % 2 == 1) prompt = Joined(SomeIds(600, 77, vocab), prompt);
+    Request request = MakeRequest(std::move(prompt), 90 + 10 * n);
+    request.sampling.temperature = n % 3 == 0 ? 0 : 1;
+    request.sampling.presence_penalty = 0.3;
+    request.sampling.seed = 100 + n;
+    request.session_key = std::to_string(n);
+    return request;
+  }
+
+  model::testing::TempFolder folder_;
+  std::string path_;
+};
+
+TEST_P(LoadExactTest, AnAnswerDoesNotDependOnTheLoad) {
+  std::vector<Answer> alone;
+  const auto single = Make({.blocks = 32, .seats = 1, .max_rows = kRows}, 1);
+  const int vocab = single->loaded.model->info().vocab_size;
+  for (int n = 0; n < kRequests; ++n) {
+    Request request = Nth(n, vocab);
+    request.salt = std::to_string(n);  // resumes nowhere
+    alone.push_back(single->loop->Run(request));
+    EXPECT_EQ(alone.back().result.cache.resumed_at, 0);
+  }
+  for (const int seats : {1, 4, 8}) {
+    SCOPED_TRACE(seats);
+    const auto loaded =
+        Make({.blocks = 8, .seats = seats, .max_rows = kRows}, 2);
+    std::vector<Submitted> all;
+    for (int n = 0; n < kRequests; ++n) {
+      all.push_back(loaded->loop->Submit(Nth(n, vocab)));
+    }
+    loaded->loop->RunAll();
+    for (int n = 0; n < kRequests; ++n) {
+      SCOPED_TRACE(n);
+      ExpectSame(all[n].answer(), alone[n]);
+    }
+    EXPECT_EQ(loaded->loop->loop().counts().preemptions > 0, seats > 1);
+    loaded->loop->Check();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, LoadExactTest,
+    ::testing::Combine(::testing::Values("tiny-llama", "tiny-qwen35"),
+                       ::testing::Values(kernels::Exactness::kRowInvariant,
+                                         kernels::Exactness::kGrid)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param) == "tiny-llama" ? "Llama"
+                                                                 : "Hybrid") +
+             (std::get<1>(info.param) == kernels::Exactness::kGrid ? "Grid"
+                                                                   : "");
+    });
+
+}  // namespace
+}  // namespace holdfast::engine

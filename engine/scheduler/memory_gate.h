@@ -1,0 +1,41 @@
+// Before each prefill: does the machine have the memory, and do the caches stay
+// in their budget?
+#ifndef HOLDFAST_ENGINE_SCHEDULER_MEMORY_GATE_H_
+#define HOLDFAST_ENGINE_SCHEDULER_MEMORY_GATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+namespace holdfast::engine {
+
+struct EngineState;
+
+struct MemoryLimits {
+  static constexpr std::uint64_t kNoBudget =
+      std::numeric_limits<std::uint64_t>::max();
+
+  // Memory that the machine must keep (MemAvailable).
+  std::uint64_t keep_free_bytes = 0;
+  // Of rows and anchors that no running request uses.
+  std::uint64_t cache_budget_bytes = kNoBudget;
+  // What the machine can give now.
+  std::function<std::uint64_t()> available;
+};
+
+// Bytes of blocks and anchors that no running request uses.
+std::uint64_t CacheBytes(const EngineState& state);
+
+// Gives caches back, one block at a time, until they are within their budget
+// and `blocks` more blocks can be had without the machine's free memory falling
+// below what it must keep: blocks that were used before have their memory
+// already, so each that a cache gives up counts. In this order: rows of no
+// class, guests', parked, pinned, then residents, the one used longest ago
+// first; conversations long enough for it are spilled before. False when the
+// memory does not suffice even so; the caches are empty then. Decides only
+// where prefills start, never what they compute. On the engine thread.
+[[nodiscard]] bool PassMemoryGate(EngineState& state, int blocks);
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_SCHEDULER_MEMORY_GATE_H_

@@ -1,0 +1,97 @@
+#include "engine/scheduler/memory_gate.h"
+
+#include <memory>
+#include <vector>
+
+#include "engine/testing/loop_engine.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine {
+namespace {
+
+using testing::Answer;
+using testing::ExpectSame;
+using testing::FakeBackend;
+using testing::FakeModel;
+using ::testing::HasSubstr;
+using testing::LoopEngine;
+using testing::MakeRequest;
+using testing::SomeIds;
+using testing::Submitted;
+
+class MemoryGateTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<LoopEngine> Make() {
+    MemoryLimits limits{.keep_free_bytes = 1000,
+                        .cache_budget_bytes = budget_,
+                        .available = [this] { return available_; }};
+    return std::make_unique<LoopEngine>(
+        model_, backend_,
+        LoopEngine::Size{.blocks = 16, .seats = 2, .memory = limits});
+  }
+  std::uint64_t BlockBytes() const { return model_.layout().BlockBytes(); }
+
+  FakeModel model_{FakeModel::Kind::kRecurrent};
+  FakeBackend backend_;
+  std::uint64_t available_ = 1 << 30;
+  std::uint64_t budget_ = 1 << 30;
+};
+
+TEST_F(MemoryGateTest, ShortMemoryTakesBlocksFromTheCachesFirst) {
+  const auto engine = Make();
+  engine->Run(MakeRequest(SomeIds(1500, 1), 4));
+  engine->Run(MakeRequest(SomeIds(1500, 2), 4));
+  EXPECT_EQ(engine->state().Residents().size(), 2u);
+  const int untouched = engine->state().pool.counts().untouched;
+  available_ = 1000 + BlockBytes();  // one block more than it must keep
+  const Answer answer = engine->Run(MakeRequest(SomeIds(1200, 3), 4));
+  EXPECT_EQ(answer.result.reason, FinishReason::kLength);
+  // All but one come from what the caches had.
+  EXPECT_GE(engine->state().pool.counts().untouched, untouched - 1);
+  available_ = 1 << 30;
+  ExpectSame(answer, Make()->Run(MakeRequest(SomeIds(1200, 3), 4)));
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, WhatTheMemoryForbidsIsRefusedWithAReason) {
+  const auto engine = Make();
+  available_ = 1000 + 2 * BlockBytes();
+  const Submitted small = engine->Submit(MakeRequest(SomeIds(300, 1), 4));
+  engine->RunAll();
+  EXPECT_EQ(small.result().reason, FinishReason::kLength);
+  const Submitted large = engine->Submit(MakeRequest(SomeIds(3000, 2), 4));
+  engine->RunAll();
+  ASSERT_TRUE(large.sink->refusal());
+  EXPECT_EQ(large.sink->refusal()->reason, Refusal::Reason::kOutOfBlocks);
+  EXPECT_GT(large.sink->refusal()->retry_after_ms, 0);
+  EXPECT_THAT(large.sink->refusal()->message, HasSubstr("memory"));
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, WhileOthersRunItWaitsForThem) {
+  const auto engine = Make();
+  const Submitted first = engine->Submit(MakeRequest(SomeIds(1500, 1), 40));
+  engine->Round();
+  available_ = 1000;
+  const Submitted second = engine->Submit(MakeRequest(SomeIds(1000, 2), 4));
+  engine->Round();
+  EXPECT_EQ(engine->loop().counts().waiting, 1);
+  engine->RunAll();
+  EXPECT_EQ(second.result().reason, FinishReason::kLength);
+  EXPECT_EQ(first.result().reason, FinishReason::kLength);
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, CachesStayInTheirBudget) {
+  budget_ = 4 * BlockBytes();
+  const auto engine = Make();
+  engine->Run(MakeRequest(SomeIds(2000, 1), 4));
+  EXPECT_GT(CacheBytes(engine->state()), budget_);
+  engine->Run(MakeRequest(SomeIds(100, 2), 4));
+  EXPECT_LE(CacheBytes(engine->state()), budget_ + 2 * BlockBytes());
+  engine->Check();
+}
+
+}  // namespace
+}  // namespace holdfast::engine

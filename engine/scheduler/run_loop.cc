@@ -1,0 +1,112 @@
+#include "engine/scheduler/run_loop.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/model_status.h"
+
+namespace holdfast::engine {
+namespace {
+
+using Phase = RequestRun::Phase;
+
+double Seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+void RunLoop::Step() {
+  DecodeRound();
+  Collect();
+  PrefillRound();
+  Collect();
+}
+
+bool RunLoop::AnswersRun() const {
+  return std::ranges::any_of(running_, [](const Active& active) {
+    return active.run->phase() == Phase::kDecode;
+  });
+}
+
+void RunLoop::DecodeRound() {
+  std::vector<Active*> all;
+  for (Active& active : running_) all.push_back(&active);
+  // Oldest first: who is preempted on the way has not been collected yet.
+  std::vector<Active*> ready;
+  for (Active* active : all) {
+    if (active->run->phase() == Phase::kDecode && MakeReady(*active, {})) {
+      ready.push_back(active);
+    }
+  }
+  const int together = state_.DecodeRowsTogether();
+  for (std::size_t at = 0; at < ready.size();) {
+    const std::size_t end =
+        std::min(ready.size(), at + static_cast<std::size_t>(together));
+    DecodeTogether({ready.begin() + at, ready.begin() + end});
+    at = end;
+  }
+}
+
+void RunLoop::DecodeTogether(const std::vector<Active*>& batch) {
+  std::vector<model::SequenceRows> rows;
+  for (Active* active : batch) rows.push_back(active->run->DecodeRow());
+  const absl::Status status = ToAbslStatus(state_.model.Forward(rows));
+  for (Active* active : batch) active->run->Decoded(status);
+}
+
+void RunLoop::PrefillRound() {
+  Active* first = nullptr;
+  for (Active& active : running_) {
+    if (active.run->phase() != Phase::kPrefill) continue;
+    if (first == nullptr || active.turn < first->turn) first = &active;
+  }
+  if (first == nullptr) return;
+  first->turn = ++turns_;
+  const StepSize::Limits limits =
+      AnswersRun() ? kBesideAnswers : StepSize::Limits{};
+  if (MakeReady(*first, limits)) first->run->PrefillStep();
+}
+
+bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {
+  while (!active.run->Prepare(limits)) {
+    const auto youngest = std::prev(running_.end());
+    if (running_.size() == 1) {
+      active.run->OutOfBlocks();
+      return false;
+    }
+    const bool mine = &*youngest == &active;
+    Preempt(youngest);
+    if (mine) return false;
+  }
+  return true;
+}
+
+void RunLoop::Preempt(Runs::iterator active) {
+  ++totals_.preemptions;
+  active->run->Pause();
+  const auto place = std::ranges::find_if(paused_, [&](const Active& other) {
+    return other.order > active->order;
+  });
+  paused_.splice(place, running_, active);
+}
+
+void RunLoop::Collect() {
+  for (auto at = running_.begin(); at != running_.end();) {
+    const auto active = at++;
+    if (active->run->phase() == Phase::kEnded) End(running_, active);
+  }
+}
+
+void RunLoop::End(Runs& from, Runs::iterator active) {
+  const Result result = active->run->Finish();
+  const double seconds = active->start == Clock::time_point()
+                             ? 0
+                             : Seconds(Clock::now() - active->start);
+  Runs gone;
+  gone.splice(gone.end(), from, active);
+  host_.Finished(*gone.front().job, result, seconds);
+}
+
+}  // namespace holdfast::engine
