@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "cachesvc/cachectl/engine_stats.h"
 #include "cachesvc/cachectl/render.h"
 #include "cachesvc/cachectl/render_disk.h"
 #include "cachesvc/cachectl/text.h"
@@ -86,8 +87,10 @@ int ShowStats(CacheClient& client, const CtlOptions& options) {
   for (;;) {
     const auto stats = client.Call(&Stub::Stats, v1::CacheStatsRequest());
     if (!stats.ok()) return Fail(stats.status());
+    const auto engine = FetchEngineStats(options.run_dir);
     const int code =
-        Print(options.json ? StatsJson(*stats) + "\n" : StatsTable(*stats));
+        Print(options.json ? StatsJson(*stats, engine) + "\n"
+                           : StatsTable(*stats) + EngineStatsTable(engine));
     if (!options.watch || code != EXIT_SUCCESS) return code;
     std::this_thread::sleep_for(kWatch);
   }

@@ -72,7 +72,7 @@ class CommandLine {
 
   void AddReading() {
     Add("status", "the attached engine, its layout, and the tiers", ShowStatus);
-    Add("stats", "counters by tier", ShowStats)
+    Add("stats", "counters by tier, and the engine's", ShowStats)
         ->add_flag("--watch", options_.watch, "again every 2 seconds");
     Add("du", "bytes by tier", ShowUse);
     CLI::App* ls = Add("ls", "what is on disk", List);

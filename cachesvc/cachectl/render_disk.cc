@@ -119,6 +119,19 @@ std::string StatsJson(const v1::CacheStats& stats) {
   return Dump(holdfast::StatsJson(stats));
 }
 
+std::string StatsJson(const v1::CacheStats& stats,
+                      const absl::StatusOr<v1::EngineStats>& engine) {
+  Json json = holdfast::StatsJson(stats);
+  Json& of_engine = json["engine"];
+  of_engine["available"] = engine.ok();
+  if (engine.ok()) {
+    of_engine.update(holdfast::StatsJson(*engine));
+  } else {
+    of_engine["reason"] = std::string(engine.status().message());
+  }
+  return Dump(json);
+}
+
 std::string UseTable(const v1::CacheStats& stats) {
   std::string out = fmt::format("{:<8}{:>10}{:>12}{:>12}\n", "tier", "entries",
                                 "bytes", "of");

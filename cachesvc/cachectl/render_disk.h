@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "holdfast/v1/cache.pb.h"
+#include "holdfast/v1/engine.pb.h"
 
 namespace holdfast::cachesvc {
 
@@ -12,6 +14,9 @@ namespace holdfast::cachesvc {
 // field names, keys in hex and tiers by name.
 std::string StatsTable(const v1::CacheStats& stats);
 std::string StatsJson(const v1::CacheStats& stats);
+// With the engine's under "engine", or why they are not there.
+std::string StatsJson(const v1::CacheStats& stats,
+                      const absl::StatusOr<v1::EngineStats>& engine);
 // Bytes by tier against their budgets.
 std::string UseTable(const v1::CacheStats& stats);
 std::string ListTable(const v1::CacheListResponse& list, bool chunks);

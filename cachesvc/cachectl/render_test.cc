@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "cachesvc/cachectl/engine_stats.h"
+#include "cachesvc/cachectl/render_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -102,6 +104,35 @@ TEST(Render, JsonHasEveryField) {
       nlohmann::json::parse(StatusJson(status))["engine"]["layout"].is_null());
   status.clear_engine();
   EXPECT_TRUE(nlohmann::json::parse(StatusJson(status))["engine"].is_null());
+}
+
+TEST(Render, StatsTellOfTheEngineOrThatItIsAway) {
+  v1::CacheStats stats;
+  stats.set_slots(3);
+  const absl::StatusOr<v1::EngineStats> away =
+      absl::UnavailableError("engine not reachable at x");
+  EXPECT_EQ(EngineStatsTable(away), "engine not reachable at x\n");
+  auto json = nlohmann::json::parse(StatsJson(stats, away));
+  EXPECT_EQ(json["slots"], 3);
+  EXPECT_EQ(json["engine"]["available"], false);
+  EXPECT_EQ(json["engine"]["reason"], "engine not reachable at x");
+
+  v1::EngineStats engine;
+  (*engine.mutable_prompt_tokens_by_source())["end"] = 60;
+  (*engine.mutable_prompt_tokens_by_source())["computed"] = 40;
+  engine.mutable_recent()->set_requests(2);
+  engine.mutable_recent()->set_queried_tokens(100);
+  engine.mutable_recent()->set_hit_tokens(60);
+  engine.set_pool_blocks(8);
+  engine.set_pool_free_blocks(6);
+  const std::string table = EngineStatsTable(engine);
+  EXPECT_THAT(table, HasSubstr("prompt: computed 40, end 60; generated 0\n"));
+  EXPECT_THAT(table,
+              HasSubstr("60.0 % of 100 prompt tokens, newest 2 requests\n"));
+  EXPECT_THAT(table, HasSubstr("25.0 % of 8 blocks in use"));
+  json = nlohmann::json::parse(StatsJson(stats, engine));
+  EXPECT_EQ(json["engine"]["available"], true);
+  EXPECT_EQ(json["engine"]["recent"]["hit_rate"], 0.6);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // The index alone.
-#include <unistd.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <vector>
@@ -23,12 +22,11 @@ using std::chrono::steady_clock;
 constexpr std::uint64_t kBatchRows = 10'000;
 constexpr int kReads = 100'000;
 
-double ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::uint64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return static_cast<double>(resident) *
-         static_cast<double>(sysconf(_SC_PAGESIZE));
+// What the process has allocated. Not what is resident: memory that an earlier
+// measurement gave back would be taken again without a trace.
+double AllocatedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd);
 }
 
 ChunkRow Row(std::uint64_t number) {
@@ -57,7 +55,7 @@ double DiskBytes(const std::string& folder) {
 
 absl::Status MeasureIndex(const DiskBenchOptions& options,
                           const std::string& folder, DiskBench& bench) {
-  const double before = ResidentBytes();
+  const double before = AllocatedBytes();
   RocksDbOptions rocks;
   rocks.folder = folder;
   auto index = OpenRocksDbIndex(rocks);
@@ -88,13 +86,13 @@ absl::Status MeasureIndex(const DiskBenchOptions& options,
   bench.latency.push_back(Latency("one key of the index", us));
   const double rows = static_cast<double>(options.rows);
   bench.rows = options.rows;
-  bench.index_memory_a_row = (ResidentBytes() - before) / rows;
+  bench.index_memory_a_row = (AllocatedBytes() - before) / rows;
   bench.index_bytes_a_row = DiskBytes(folder) / rows;
   index->reset();
-  const double empty = ResidentBytes();
+  const double empty = AllocatedBytes();
   Catalog catalog;
   for (std::uint64_t i = 0; i < options.rows; ++i) catalog.AddChunk(Row(i));
-  bench.catalog_memory_a_row = (ResidentBytes() - empty) / rows;
+  bench.catalog_memory_a_row = (AllocatedBytes() - empty) / rows;
   return absl::OkStatus();
 }
 

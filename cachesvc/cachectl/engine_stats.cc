@@ -1,0 +1,89 @@
+#include "cachesvc/cachectl/engine_stats.h"
+
+#include <chrono>
+#include <iterator>
+#include <map>
+#include <string_view>
+
+#include "cachesvc/cachectl/text.h"
+#include "fmt/format.h"
+#include "grpcpp/grpcpp.h"
+#include "holdfast/v1/engine.grpc.pb.h"
+#include "shared/deadlines.h"
+#include "shared/grpc_status.h"
+
+namespace holdfast::cachesvc {
+namespace {
+
+using Counts = google::protobuf::Map<std::string, std::uint64_t>;
+
+std::string Text(const Counts& counts) {
+  const std::map<std::string, std::uint64_t> sorted(counts.begin(),
+                                                    counts.end());
+  std::string text;
+  for (const auto& [name, count] : sorted) {
+    if (count == 0) continue;
+    fmt::format_to(std::back_inserter(text), "{}{} {}",
+                   text.empty() ? "" : ", ", Printable(name), count);
+  }
+  return text.empty() ? "none" : text;
+}
+
+double Percent(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0
+             ? 0
+             : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::EngineStats> FetchEngineStats(const std::string& run_dir) {
+  const std::string path = run_dir + "/engine.sock";
+  const auto stub = v1::Engine::NewStub(
+      grpc::CreateChannel("unix:" + path, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + deadlines::kControl);
+  v1::EngineStats stats;
+  const grpc::Status status =
+      stub->Stats(&context, v1::EngineStatsRequest(), &stats);
+  if (!status.ok())
+    return FromGrpcStatus(status, "engine not reachable at " + path);
+  return stats;
+}
+
+std::string EngineStatsTable(const absl::StatusOr<v1::EngineStats>& answer) {
+  if (!answer.ok()) {
+    return fmt::format("{}\n",
+                       Printable(std::string(answer.status().message())));
+  }
+  const v1::EngineStats& stats = *answer;
+  const v1::RecentRequests& recent = stats.recent();
+  std::string out = "engine\n";
+  const auto row = [&out](std::string_view name, const std::string& value) {
+    fmt::format_to(std::back_inserter(out), "  {:<9} {}\n", name, value);
+  };
+  row("requests",
+      fmt::format("{} running, {} waiting, finished: {}, refused: {}",
+                  stats.running_requests(), stats.waiting_requests(),
+                  Text(stats.requests_by_finish_reason()),
+                  Text(stats.refused_by_reason())));
+  row("tokens", fmt::format("prompt: {}; generated {}",
+                            Text(stats.prompt_tokens_by_source()),
+                            stats.generated_tokens()));
+  row("hit rate",
+      fmt::format("{:.1f} % of {} prompt tokens, newest {} requests",
+                  Percent(recent.hit_tokens(), recent.queried_tokens()),
+                  recent.queried_tokens(), recent.requests()));
+  row("misses", Text(stats.misses_by_reason()));
+  row("resumed", Text(stats.resumes_by_anchor()));
+  row("pool",
+      fmt::format("{:.1f} % of {} blocks in use, {} of them cached, {} "
+                  "evicted, {} anchors",
+                  Percent(stats.pool_blocks() - stats.pool_free_blocks(),
+                          stats.pool_blocks()),
+                  stats.pool_blocks(), stats.pool_cached_blocks(),
+                  stats.pool_evictions(), stats.anchors()));
+  return out;
+}
+
+}  // namespace holdfast::cachesvc
