@@ -77,18 +77,39 @@ TEST(TierPlanTest, TheLeastTimeComesFirst) {
   const TierPlan none =
       PlanTiers(*costs, {At(Tier::kDisk, 2048, 1)}, 2048, 5000);
   EXPECT_TRUE(none.offers.empty());
-  EXPECT_FALSE(none.too_costly);
+  EXPECT_TRUE(none.too_costly.empty());
   // Reading costs what computing does.
   const TierPlan dear =
       PlanTiers(*costs, {At(Tier::kDisk, 1000, 100'000'000)}, 0, 5000);
   EXPECT_TRUE(dear.offers.empty());
-  EXPECT_TRUE(dear.too_costly);
+  EXPECT_EQ(dear.too_costly.size(), 1u);
+  EXPECT_EQ(DescribePlan(dear, 0),
+            "in_place@0; disk@1000 too_costly bytes=100000000 read_ms=1000.0 "
+            "total_ms=5000.0");
   // Of equals the shallower tier.
   const TierPlan equal = PlanTiers(
       *costs,
       {At(Tier::kSpill, 1000, 1'000'000), At(Tier::kDisk, 1000, 1'000'000)}, 0,
       5000);
   EXPECT_EQ(equal.offers[0].candidate.tier, Tier::kDisk);
+}
+
+TEST(TierPlanTest, TheLosersAreTold) {
+  const auto costs =
+      *ParsePlannerCosts("prefill=1000,store=1000,disk=100,spill=100");
+  const TierPlan plan = PlanTiers(
+      *costs,
+      {At(Tier::kDisk, 4096, 50'000'000), At(Tier::kStore, 2048, 20'000'000),
+       At(Tier::kSpill, 1024, 900'000'000)},
+      256, 5000);
+  EXPECT_EQ(DescribePlan(plan, 256),
+            "in_place@256; disk@4096 chosen bytes=50000000 read_ms=500.0 "
+            "total_ms=1404.0, store@2048 later bytes=20000000 read_ms=20.0 "
+            "total_ms=2972.0, spill@1024 too_costly bytes=900000000 "
+            "read_ms=9000.0 total_ms=12976.0");
+  TierPlan many;
+  many.offers.assign(20, {At(Tier::kDisk, 1024, 1), 0, 0});
+  EXPECT_THAT(DescribePlan(many, 0), ::testing::HasSubstr(", 4 more"));
 }
 
 class LeasesTest : public ::testing::Test {

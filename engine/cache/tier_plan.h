@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_ENGINE_CACHE_TIER_PLAN_H_
 #define HOLDFAST_ENGINE_CACHE_TIER_PLAN_H_
 
+#include <string>
 #include <vector>
 
 #include "engine/cache/planner_costs.h"
@@ -19,9 +20,13 @@ struct TierPlan {
   // Worth a try, best first: less time in all than starting at `in_place`, and
   // a read that costs less than the prefill it saves.
   std::vector<TierOffer> offers;
-  // Some started deeper than `in_place` and were too dear.
-  bool too_costly = false;
+  // They start deeper than `in_place` too, but reading them takes longer than
+  // computing.
+  std::vector<TierOffer> too_costly;
 };
+
+// What there was to choose from, the choice first: for the log.
+std::string DescribePlan(const TierPlan& plan, int in_place);
 
 // `in_place`: where the pool alone lets the prompt start. Of equal times the
 // shallower tier is first, then the deeper position.

@@ -89,6 +89,9 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
   });
   const TierPlan plan =
       PlanTiers(tiering.costs, lookup.candidates, in_place, tokens);
+  if (!plan.offers.empty() || !plan.too_costly.empty()) {
+    spdlog::info("plan prompt={} {}", tokens, DescribePlan(plan, in_place));
+  }
   TierResumption result{.miss = WhyNothing(lookup, plan)};
   for (std::size_t i = 0; i < std::min(kTries, plan.offers.size()); ++i) {
     const TierOffer& offer = plan.offers[i];
@@ -142,7 +145,8 @@ bool TierResume::Serves(const TierCandidate& candidate) const {
 
 MissReason TierResume::WhyNothing(const TierLookup& lookup,
                                   const TierPlan& plan) const {
-  if (plan.too_costly) return MissReason::kTooCostly;
+  if (plan.offers.empty() && !plan.too_costly.empty())
+    return MissReason::kTooCostly;
   if (!lookup.candidates.empty()) return MissReason::kNone;
   if (static_cast<int>(prompt_.ids.size()) < lookup.minimum_tokens) {
     return MissReason::kBelowMinimum;
