@@ -22,6 +22,9 @@ inline constexpr milliseconds kLookup{100};
 inline constexpr milliseconds kLookupPause{1000};
 // Emptying a cache: behind a running request, or a folder of files.
 inline constexpr milliseconds kCacheClear{30000};
+// The gateway reads a session's records before it renders a prompt, or writes
+// what it sent before the answer's end is sent.
+inline constexpr milliseconds kRecords{500};
 // Any control call (status, layout, metrics).
 inline constexpr milliseconds kControl{2000};
 // The gateway waits this long for an engine that is not there, then answers

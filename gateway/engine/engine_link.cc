@@ -202,6 +202,26 @@ std::unique_ptr<GenerateStream> EngineLink::Generate(
       new GenerateStream(*this, std::move(request)));
 }
 
+asio::awaitable<absl::StatusOr<v1::GetRecordsResponse>> EngineLink::GetRecords(
+    v1::GetRecordsRequest request) {
+  return AwaitUnary<v1::GetRecordsResponse>(
+      io_.get_executor(), tracker_, "engine GetRecords", deadlines::kRecords,
+      std::move(request),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->GetRecords(context, request, response, std::move(done));
+      });
+}
+
+asio::awaitable<absl::StatusOr<v1::RecordTurnResponse>> EngineLink::RecordTurn(
+    v1::RecordTurnRequest request) {
+  return AwaitUnary<v1::RecordTurnResponse>(
+      io_.get_executor(), tracker_, "engine RecordTurn", deadlines::kRecords,
+      std::move(request),
+      [this](auto* context, auto* request, auto* response, auto done) {
+        stub_->async()->RecordTurn(context, request, response, std::move(done));
+      });
+}
+
 asio::awaitable<absl::StatusOr<std::string>> EngineLink::Metrics() {
   auto answer = co_await AwaitUnary<v1::EngineMetrics>(
       io_.get_executor(), tracker_, "engine Metrics", options_.control,

@@ -90,6 +90,12 @@ class EngineLink {
   void ForgetModel(const std::string& fingerprint);
 
   std::unique_ptr<GenerateStream> Generate(v1::GenerateRequest request);
+  // Session records; both wait deadlines::kRecords at most, and nothing
+  // depends on them but what is reused.
+  boost::asio::awaitable<absl::StatusOr<v1::GetRecordsResponse>> GetRecords(
+      v1::GetRecordsRequest request);
+  boost::asio::awaitable<absl::StatusOr<v1::RecordTurnResponse>> RecordTurn(
+      v1::RecordTurnRequest request);
   // The engine's metrics as Prometheus text.
   boost::asio::awaitable<absl::StatusOr<std::string>> Metrics();
   boost::asio::awaitable<absl::StatusOr<v1::EngineStats>> Stats();

@@ -144,9 +144,17 @@ ApiOr<BuiltPrompt> Finish(absl::StatusOr<std::vector<std::uint32_t>> ids,
   if (!ids.ok()) return FromStatus(ids.status(), field);
   if (ids->empty()) return FieldError(field, "gives an empty prompt");
   BuiltPrompt prompt;
-  prompt.ids = std::move(*ids);
-  prompt.messages = parts.marks->Find(prompt.ids);
+  ReplaceIds(*std::move(ids), parts, &prompt);
   return prompt;
+}
+
+ApiOr<std::string> Render(const ChatRequest& request, const PromptParts& parts,
+                          char32_t sentinel) {
+  const Protection protection(*parts.protector, sentinel);
+  absl::StatusOr<std::string> text = parts.chat_template->Render(
+      ToRenderInput(request, protection, *parts.format));
+  if (!text.ok()) return FromStatus(text.status(), "messages");
+  return *std::move(text);
 }
 
 std::string ForcedXmlCall(const Json& call) {
@@ -196,10 +204,8 @@ ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
   }
   const ApiOr<char32_t> sentinel = ChooseSentinel(request);
   if (!sentinel.ok()) return sentinel.error();
-  const Protection protection(*parts.protector, *sentinel);
-  const absl::StatusOr<std::string> text = parts.chat_template->Render(
-      ToRenderInput(request, protection, *parts.format));
-  if (!text.ok()) return FromStatus(text.status(), "messages");
+  const ApiOr<std::string> text = Render(request, parts, *sentinel);
+  if (!text.ok()) return text.error();
   gateway::EncodeOptions options;  // a template writes the bos token itself
   options.sentinel = *sentinel;
   ApiOr<BuiltPrompt> prompt =
@@ -209,6 +215,25 @@ ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
         parts.format->reasoning && EndsInReasoning(*text);
   }
   return prompt;
+}
+
+ApiOr<std::string> RenderText(const ChatRequest& request,
+                              const PromptParts& parts) {
+  const ApiOr<char32_t> sentinel = ChooseSentinel(request);
+  if (!sentinel.ok()) return sentinel.error();
+  return Render(request, parts, *sentinel);
+}
+
+void ReplaceIds(std::vector<std::uint32_t> ids, const PromptParts& parts,
+                BuiltPrompt* prompt) {
+  prompt->ids = std::move(ids);
+  prompt->messages = parts.marks->Find(prompt->ids);
+  prompt->answer_begin = 0;
+  const std::size_t header = parts.marks->answer_header_tokens();
+  if (!prompt->messages.empty() && header > 0 &&
+      prompt->messages.back().role == templates::Role::kAssistant) {
+    prompt->answer_begin = prompt->messages.back().position_tokens + header;
+  }
 }
 
 ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,

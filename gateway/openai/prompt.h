@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
 #define HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ struct BuiltPrompt {
   std::vector<templates::MessageMark> messages;  // ascending
   // The prompt ends inside an open <think> block.
   bool ends_in_reasoning = false;
+  // Of chats: the first token behind the header of the answer to come; 0 where
+  // headers are not marked.
+  std::size_t answer_begin = 0;
 };
 
 // Texts of special tokens in system, user and tool strings, tools and template
@@ -45,6 +49,12 @@ struct BuiltPrompt {
 // "arguments".
 ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
                                const PromptParts& parts);
+// The text that it tokenizes, with the sentinels that protect user text.
+ApiOr<std::string> RenderText(const ChatRequest& request,
+                              const PromptParts& parts);
+// Other ids for the same prompt.
+void ReplaceIds(std::vector<std::uint32_t> ids, const PromptParts& parts,
+                BuiltPrompt* prompt);
 // A text prompt is tokenized as it is, special tokens included (and the bos
 // token first where the tokenizer asks for it); ids are taken as they are.
 ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,

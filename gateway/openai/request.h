@@ -61,6 +61,7 @@ struct CommonRequest {
   std::string session_id;  // of the body
   std::string cache_key;   // prompt_cache_key, else promptCacheKey
   CacheMode cache_mode = CacheMode::kDefault;
+  bool align = true;  // answers are served as they were recorded
   bool digest = false;
   std::optional<Force> force;
 };

@@ -169,6 +169,15 @@ void ParseCacheMode(Fields* fields, CommonRequest* request) {
   }
 }
 
+void ParseAlign(Fields* fields, CommonRequest* request) {
+  std::string align = "on";
+  fields->String("align", kMaxName, &align);
+  request->align = align == "on";
+  if (align != "on" && align != "off") {
+    fields->Fail("align", "must be on or off");
+  }
+}
+
 // Our own object: an unknown key is a mistake, not another server's extension.
 void ParseHoldfast(const Json& body, bool debug, std::optional<ApiError>* error,
                    CommonRequest* request) {
@@ -181,11 +190,12 @@ void ParseHoldfast(const Json& body, bool debug, std::optional<ApiError>* error,
   }
   Fields fields(*options, "holdfast", error);
   for (const auto& [key, value] : options->items()) {
-    if (key != "cache" && key != "digest" && key != "force") {
+    if (key != "align" && key != "cache" && key != "digest" && key != "force") {
       return fields.Fail(key.c_str(), "there is no such field");
     }
   }
   ParseCacheMode(&fields, request);
+  ParseAlign(&fields, request);
   fields.Bool("digest", &request->digest);
   const Json* force = fields.Find("force");
   if (!debug && (request->digest || force != nullptr)) {

@@ -117,6 +117,7 @@ Json HoldfastJson(const HoldfastReport& report) {
       {"miss_reason",
        report.miss_reason.empty() ? Json(nullptr) : Json(report.miss_reason)}};
   if (report.seed) json["seed"] = *report.seed;
+  if (report.aligned) json["aligned"] = *report.aligned;
   if (report.prompt_ids) json["prompt_ids"] = *report.prompt_ids;
   if (report.output_ids) json["output_ids"] = *report.output_ids;
   if (report.digests) {

@@ -72,6 +72,9 @@ struct HoldfastReport {
   double queue_ms = 0;
   std::string miss_reason;            // empty: null
   std::optional<std::uint64_t> seed;  // absent when greedy
+  // Chats: the rules by which recorded tokens are served for the client's text
+  // (shared/align); none: the prompt is as the client sent it.
+  std::optional<std::vector<std::string>> aligned;
   // Debug engines only.
   std::optional<std::vector<std::uint32_t>> prompt_ids;
   std::optional<std::vector<std::uint32_t>> output_ids;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -21,21 +22,30 @@ AnswerText::Part AnswerText::Add(const v1::Tokens& tokens) {
   Part part;
   for (const v1::OutputToken& token : tokens.tokens()) {
     ids_.push_back(token.id());
-    if (parser_.in_reasoning()) ++reasoning_tokens_;
-    if (tokenizer_.IsEos(token.id()) && !ignore_eos_) continue;
+    const bool in_reasoning = parser_.in_reasoning();
+    if (in_reasoning) ++reasoning_tokens_;
+    if (tokenizer_.IsEos(token.id()) && !ignore_eos_) {
+      Note(token.id(), "");
+      continue;
+    }
     if (want_logprobs_) waiting_.push_back(Logprobs(token));
-    const std::string text = filter_.Push(TextOf(token.id()));
+    const std::string whole = TextOf(token.id());
+    Note(token.id(), whole);
+    const std::string text = filter_.Push(whole);
     if (text.empty()) continue;
     std::move(waiting_.begin(), waiting_.end(), std::back_inserter(in_text_));
     waiting_.clear();
     Parsed(parser_.Push(text), &part);
+    if (in_reasoning && !parser_.in_reasoning()) sent_.ReasoningEnds();
   }
   return part;
 }
 
 AnswerText::Part AnswerText::Finish() {
   Part part;
-  const std::string rest = filter_.Push(decoder_.Flush()) + filter_.Finish();
+  const std::string late = decoder_.Flush();
+  sent_.MoreText(late.size());
+  const std::string rest = filter_.Push(late) + filter_.Finish();
   Parsed(parser_.Push(rest), &part);
   Parsed(parser_.Finish(), &part);
   // Tokens of a stop string are not part of the answer.
@@ -49,16 +59,29 @@ AnswerText::Part AnswerText::Finish() {
 }
 
 // Some vocabularies call the tags special tokens, which are no text otherwise.
+bool AnswerText::HasText(std::uint32_t id) const {
+  return !tokenizer_.IsSpecial(id) ||
+         parser_.ReadsTag(tokenizer_.TokenBytes(id));
+}
+
 std::string AnswerText::TextOf(std::uint32_t id) {
-  const std::string_view bytes = tokenizer_.TokenBytes(id);
-  if (!tokenizer_.IsSpecial(id) || !parser_.ReadsTag(bytes))
-    return decoder_.Append(id);
+  if (!tokenizer_.IsSpecial(id) || !HasText(id)) return decoder_.Append(id);
   std::string text = decoder_.Flush();
-  text += bytes;
+  text += tokenizer_.TokenBytes(id);
   return text;
 }
 
+void AnswerText::Note(std::uint32_t id, std::string_view text) {
+  const bool blank = !text.empty() && text.find_first_not_of(" \t\r\n") ==
+                                          std::string_view::npos;
+  std::optional<align::HiddenKind> hidden;
+  const bool ends = tokenizer_.IsEos(id) && !ignore_eos_;
+  if (ends || !HasText(id)) hidden = align::HiddenKind::kEndOfTurn;
+  sent_.Token(text.size(), blank, hidden);
+}
+
 void AnswerText::Parsed(std::vector<answer::Piece> pieces, Part* part) {
+  sent_.Pieces(pieces);
   for (answer::Piece& piece : pieces) {
     has_calls_ = has_calls_ || piece.kind == answer::PieceKind::kCall;
     if (piece.text.empty()) continue;

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gateway/answer/answer_parser.h"
 #include "gateway/answer/piece.h"
+#include "gateway/answer/sent_form.h"
 #include "gateway/openai/request.h"
 #include "gateway/openai/response.h"
 #include "gateway/openai/stop_filter.h"
@@ -41,10 +43,15 @@ class AnswerText {
   // How many of them came before the reasoning's end.
   std::uint32_t reasoning_tokens() const { return reasoning_tokens_; }
   bool has_calls() const { return has_calls_; }
+  // What the client gets, against the tokens.
+  const answer::SentForm& sent() const { return sent_; }
 
  private:
   openai::TokenLogprobs Logprobs(const v1::OutputToken& token) const;
   std::string TextOf(std::uint32_t id);
+  // Its text belongs to the answer.
+  bool HasText(std::uint32_t id) const;
+  void Note(std::uint32_t id, std::string_view text);
   void Parsed(std::vector<answer::Piece> pieces, Part* part);
 
   const Tokenizer& tokenizer_;
@@ -53,6 +60,7 @@ class AnswerText {
   StreamDecoder decoder_;
   openai::StopFilter filter_;
   answer::AnswerParser parser_;
+  answer::SentForm sent_;
   std::vector<std::uint32_t> ids_;
   std::uint32_t reasoning_tokens_ = 0;
   bool has_calls_ = false;

@@ -15,6 +15,7 @@
 #include "gateway/service/cache_link.h"
 #include "gateway/service/config.h"
 #include "gateway/service/metrics.h"
+#include "gateway/service/record_cache.h"
 
 namespace holdfast::gateway {
 
@@ -31,6 +32,7 @@ struct App {
   std::unique_ptr<CacheLink> cache;
   std::unique_ptr<http::Server> server;
   GatewayMetrics metrics;
+  RecordCache records;
   std::mt19937_64 random{std::random_device{}()};  // ids and default seeds
 
   std::chrono::milliseconds engine_wait() const {

@@ -17,6 +17,7 @@
 #include "gateway/service/endpoints.h"
 #include "gateway/service/engine_wait.h"
 #include "gateway/service/generation.h"
+#include "gateway/service/record_protos.h"
 #include "gateway/service/replies.h"
 #include "gateway/service/served_model.h"
 #include "gateway/service/workers.h"
@@ -62,7 +63,11 @@ class Run {
   // False: the engine has changed, try again. Else an answer was sent, or there
   // is nobody to send it to.
   asio::awaitable<bool> Attempt(bool last);
-  asio::awaitable<ApiOr<Prepared>> PrepareOnWorker();
+  asio::awaitable<ApiOr<Prepared>> MakeReady();
+  // The session's records, as far as they are of use and come in time.
+  asio::awaitable<Records> GetRecords(const Parsed& parsed);
+  // Tells the engine what was sent; `ended`: by the engine's word.
+  asio::awaitable<void> RecordSent(bool ended);
   openai::AnswerHead MakeHead();
   asio::awaitable<bool> Generate(Prepared prepared, bool last);
   asio::awaitable<bool> Follow(GenerateStream& stream, bool last);
@@ -81,6 +86,9 @@ class Run {
   openai::CommonRequest common_;
   std::optional<std::uint64_t> seed_;
   std::vector<std::uint32_t> prompt_ids_;  // debug engines only
+  std::optional<std::vector<align::Rule>> aligned_;
+  std::size_t answer_begin_ = 0;
+  v1::RecordTurnRequest told_;  // without a ticket: nothing to tell
   answer::AnswerFormat format_;
   std::optional<AnswerText> text_;
   std::optional<AnswerWriter> writer_;
@@ -94,6 +102,7 @@ asio::awaitable<void> Run::Answer() {
   if (exchange_.gone()) {
     record_.client_gone = true;
     record_.status = kClientClosedRequest;
+    co_await RecordSent(/*ended=*/false);
   }
 }
 
@@ -106,7 +115,7 @@ asio::awaitable<bool> Run::Attempt(bool last) {
     co_return true;
   }
   view_ = *std::move(view);
-  auto prepared = co_await PrepareOnWorker();
+  auto prepared = co_await MakeReady();
   if (exchange_.gone()) co_return true;
   if (!prepared.ok()) {
     ApiError error = prepared.error();
@@ -117,7 +126,7 @@ asio::awaitable<bool> Run::Attempt(bool last) {
   co_return co_await Generate(std::move(ready), last);
 }
 
-asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
+asio::awaitable<ApiOr<Prepared>> Run::MakeReady() {
   PrepareInput input;
   input.endpoint = endpoint_;
   input.body = &body_;
@@ -127,8 +136,41 @@ asio::awaitable<ApiOr<Prepared>> Run::PrepareOnWorker() {
   input.view = &view_;
   input.answers = app_.answers.get();
   input.random = app_.random();
-  co_return co_await OnWorker(*app_.workers,
-                              [&input] { return Prepare(input); });
+  input.record_ticket = app_.random() | 1;
+  input.align = app_.config.end_align;
+  input.align_reasoning = app_.config.end_align_reasoning;
+  auto parsed = co_await OnWorker(*app_.workers, [&] { return Parse(input); });
+  if (!parsed.ok()) co_return parsed.error();
+  const Records records = co_await GetRecords(*parsed);
+  co_return co_await OnWorker(*app_.workers, [&] {
+    return Prepare(input, *std::move(parsed), records);
+  });
+}
+
+asio::awaitable<Records> Run::GetRecords(const Parsed& parsed) {
+  if (!parsed.wants_records) co_return Records();
+  const SessionName name{view_.fingerprint, parsed.common().cache_salt,
+                         parsed.session_key};
+  v1::GetRecordsRequest request;
+  request.set_salt(name.salt);
+  request.set_session_key(name.key);
+  request.set_peek(parsed.common().cache_mode != openai::CacheMode::kDefault);
+  app_.records.FillKnown(name, &request);
+  const auto response = co_await app_.engine->GetRecords(std::move(request));
+  if (!response.ok()) co_return Records();  // then the text is served as sent
+  co_return app_.records.Take(name, *response);
+}
+
+asio::awaitable<void> Run::RecordSent(bool ended) {
+  if (!text_.has_value() || told_.record_ticket() == 0 ||
+      text_->sent().tokens() == 0)
+    co_return;
+  ToProto(text_->sent().Finish({.begin = answer_begin_,
+                                .prompt = record_.prompt_tokens,
+                                .ended = ended}),
+          told_.mutable_turn());
+  // Where it does not arrive, the next turn resumes at an earlier anchor.
+  (void)co_await app_.engine->RecordTurn(std::exchange(told_, {}));
 }
 
 openai::AnswerHead Run::MakeHead() {
@@ -146,6 +188,11 @@ openai::AnswerHead Run::MakeHead() {
 
 asio::awaitable<bool> Run::Generate(Prepared prepared, bool last) {
   common_ = std::move(prepared.common);
+  aligned_ = std::move(prepared.aligned);
+  answer_begin_ = prepared.answer_begin;
+  told_.set_salt(prepared.request.salt());
+  told_.set_session_key(prepared.request.session_key());
+  told_.set_record_ticket(prepared.request.record_ticket());
   record_.stream = common_.stream;
   record_.prompt_tokens =
       static_cast<std::uint32_t>(prepared.request.prompt_ids_size());
@@ -244,6 +291,8 @@ asio::awaitable<void> Run::Finished(const v1::Finished& finished) {
   }
   absl::Status status = co_await writer_->Begin();
   AnswerText::Part rest = text_->Finish();
+  // Before the client can send its next turn.
+  co_await RecordSent(/*ended=*/true);
   if (status.ok()) status = co_await writer_->Add(std::move(rest));
   if (!status.ok()) co_return;
   openai::Usage usage{.prompt_tokens = finished.prompt_tokens(),
@@ -274,6 +323,11 @@ openai::HoldfastReport Run::Report(const v1::Finished& finished) const {
   report.decode_ms = finished.decode_ms();
   report.queue_ms = finished.queue_ms();
   report.seed = seed_;
+  if (aligned_.has_value()) {
+    report.aligned.emplace();
+    for (const align::Rule rule : *aligned_)
+      report.aligned->emplace_back(align::RuleName(rule));
+  }
   if (!view_.status.debug()) return report;
   report.prompt_ids = prompt_ids_;
   report.output_ids = text_->ids();

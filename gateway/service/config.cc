@@ -38,6 +38,12 @@ void AddFlags(CLI::App& app, GatewayConfig& config) {
   app.add_option("--sse-keep-alive-ms", config.sse_keep_alive_ms,
                  "time between comment lines of a silent stream")
       ->capture_default_str();
+  app.add_option("--end-align", config.end_align,
+                 "serve recorded tokens for answers that clients send back")
+      ->capture_default_str();
+  app.add_option("--end-align-reasoning", config.end_align_reasoning,
+                 "also for those sent back without their reasoning")
+      ->capture_default_str();
   app.add_option("--debug-answers", config.debug_answers,
                  "answers to force, JSON lines (needs an engine with --debug)");
   app.add_option("--log-level", config.log_level,

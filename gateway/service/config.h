@@ -39,6 +39,10 @@ struct GatewayConfig {
   std::uint32_t engine_wait_ms = deadlines::kEngineAbsent.count();
   // ms. Between two SSE comment lines while nothing else is sent.
   std::uint32_t sse_keep_alive_ms = deadlines::kSseKeepAlive.count();
+  // Recorded tokens are served for answers that clients send back.
+  bool end_align = true;
+  // Also for those that come back without their reasoning.
+  bool end_align_reasoning = true;
   // JSON lines: answers to force (gateway/openai/debug_answers.h; debug engines
   // only).
   std::string debug_answers;

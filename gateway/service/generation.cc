@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/openai/align_prompt.h"
 #include "gateway/openai/prompt.h"
 #include "gateway/service/served_model.h"
 
@@ -105,54 +106,107 @@ void FillTools(openai::ChatRequest* request, const answer::AnswerFormat& format,
   }
 }
 
+// Puts recorded tokens in the place of the client's text.
+void Align(const PrepareInput& input, const openai::ChatRequest& request,
+           const openai::PromptParts& parts, const Records& records,
+           openai::BuiltPrompt* prompt, Prepared* prepared) {
+  prepared->aligned.emplace();
+  auto alignment = openai::AlignPrompt(
+      request, *input.body, *prompt, parts, records,
+      {.without_reasoning = input.align_reasoning, .random = input.random});
+  if (!alignment || alignment->rules.empty()) return;
+  // What was taken out of the client's copy must not cost it its place.
+  const std::uint32_t context = input.view->status.max_context_tokens();
+  if (alignment->ids.size() >= context && prompt->ids.size() < context) return;
+  openai::ReplaceIds(std::move(alignment->ids), parts, prompt);
+  prepared->aligned = std::move(alignment->rules);
+}
+
 template <typename Request>
-ApiOr<Prepared> Finish(const PrepareInput& input, Request request,
-                       const std::optional<openai::Force>& force) {
+ApiOr<Prepared> Finish(const PrepareInput& input, const Parsed& parsed,
+                       Request request, const Records& records) {
   const openai::PromptParts parts = input.view->model->parts();
+  Prepared prepared;
   auto prompt = openai::BuildPrompt(request, parts);
   if (!prompt.ok()) return prompt.error();
-  auto session = openai::SessionKey(request, input.session);
-  if (!session.ok()) return session.error();
+  if constexpr (std::is_same_v<Request, openai::ChatRequest>)
+    Align(input, request, parts, records, &*prompt, &prepared);
   auto max_tokens = openai::ResolveMaxTokens(
       request, prompt->ids.size(), input.view->status.max_context_tokens());
   if (!max_tokens.ok()) return max_tokens.error();
 
-  Prepared prepared;
   FillPrompt(*prompt, &prepared.request);
   FillRest(input, request, &prepared.request);
-  prepared.request.set_session_key(*session);
+  prepared.request.set_session_key(parsed.session_key);
   prepared.request.set_max_tokens(*max_tokens);
-  if (force.has_value()) {
-    auto ids = openai::ForcedIds(*force, *prompt, parts);
+  if (parsed.force.has_value()) {
+    auto ids = openai::ForcedIds(*parsed.force, *prompt, parts);
     if (!ids.ok()) return ids.error();
     prepared.request.set_force(true);
     prepared.request.mutable_forced_ids()->Assign(ids->begin(), ids->end());
   }
   prepared.in_reasoning = prompt->ends_in_reasoning;
-  if constexpr (std::is_same_v<Request, openai::ChatRequest>)
+  if constexpr (std::is_same_v<Request, openai::ChatRequest>) {
+    const bool recorded = !parsed.session_key.empty() &&
+                          request.cache_mode == openai::CacheMode::kDefault;
+    if (recorded && prompt->answer_begin > 0) {
+      prepared.answer_begin = prompt->answer_begin;
+      prepared.request.set_record_ticket(input.record_ticket);
+    }
     FillTools(&request, *parts.format, &prepared);
+  }
   prepared.common = std::move(static_cast<openai::CommonRequest&>(request));
   return prepared;
 }
 
 }  // namespace
 
-ApiOr<Prepared> Prepare(const PrepareInput& input) {
+const openai::CommonRequest& Parsed::common() const {
+  if (const auto* chat = std::get_if<openai::ChatRequest>(&request))
+    return *chat;
+  return std::get<openai::CompletionRequest>(request);
+}
+
+ApiOr<Parsed> Parse(const PrepareInput& input) {
   const v1::EngineStatus& status = input.view->status;
   const openai::ServerFacts facts{.model = status.model_name(),
                                   .vocab_size = status.vocab_size(),
                                   .debug = status.debug()};
+  Parsed parsed;
   if (input.endpoint == Endpoint::kCompletion) {
     auto request = openai::ParseCompletionRequest(*input.body, facts);
     if (!request.ok()) return request.error();
-    const std::optional<openai::Force> force = request->force;
-    return Finish(input, *std::move(request), force);
+    parsed.force = request->force;
+    parsed.request = *std::move(request);
+  } else {
+    auto request = openai::ParseChatRequest(*input.body, facts);
+    if (!request.ok()) return request.error();
+    auto force = ChosenForce(input, *request);
+    if (!force.ok()) return force.error();
+    parsed.force = *std::move(force);
+    parsed.request = *std::move(request);
   }
-  auto request = openai::ParseChatRequest(*input.body, facts);
-  if (!request.ok()) return request.error();
-  const auto force = ChosenForce(input, *request);
-  if (!force.ok()) return force.error();
-  return Finish(input, *std::move(request), *force);
+  auto session = std::visit(
+      [&](const auto& request) {
+        return openai::SessionKey(request, input.session);
+      },
+      parsed.request);
+  if (!session.ok()) return session.error();
+  parsed.session_key = *std::move(session);
+  parsed.wants_records =
+      input.endpoint == Endpoint::kChat && input.align &&
+      parsed.common().align && !parsed.session_key.empty() &&
+      parsed.common().cache_mode != openai::CacheMode::kBypass;
+  return parsed;
+}
+
+ApiOr<Prepared> Prepare(const PrepareInput& input, Parsed parsed,
+                        const Records& records) {
+  return std::visit(
+      [&](auto& request) {
+        return Finish(input, parsed, std::move(request), records);
+      },
+      parsed.request);
 }
 
 openai::ApiError RefusedError(const v1::Refused& refused,

@@ -2,10 +2,13 @@
 #ifndef HOLDFAST_GATEWAY_SERVICE_GENERATION_H_
 #define HOLDFAST_GATEWAY_SERVICE_GENERATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "gateway/answer/tools.h"
 #include "gateway/engine/engine_link.h"
@@ -13,7 +16,9 @@
 #include "gateway/openai/error.h"
 #include "gateway/openai/request.h"
 #include "gateway/openai/session_key.h"
+#include "gateway/service/record_cache.h"
 #include "holdfast/v1/engine.pb.h"
+#include "shared/align/align.h"
 
 namespace holdfast::gateway {
 
@@ -24,6 +29,10 @@ struct Prepared {
   v1::GenerateRequest request;
   bool in_reasoning = false;                   // the prompt opens <think>
   std::shared_ptr<const answer::Tools> tools;  // null: has none
+  // Chats: by which rules the prompt is another than the client's text.
+  std::optional<std::vector<align::Rule>> aligned;
+  // As in BuiltPrompt; 0: what is sent is not recorded.
+  std::size_t answer_begin = 0;
 };
 
 struct PrepareInput {
@@ -34,10 +43,28 @@ struct PrepareInput {
   const EngineView* view = nullptr;               // model set
   const openai::DebugAnswers* answers = nullptr;  // null: none
   std::uint64_t random = 0;                       // for an absent seed
+  std::uint64_t record_ticket = 0;                // random too, not 0
+  bool align = true;                              // as the flags say
+  bool align_reasoning = true;
 };
 
-// Checks fields, renders the template, tokenizes: may take long. Thread-safe.
-openai::ApiOr<Prepared> Prepare(const PrepareInput& input);
+// A request whose fields are known to be right.
+struct Parsed {
+  std::variant<openai::ChatRequest, openai::CompletionRequest> request;
+  std::optional<openai::Force> force;
+  std::string session_key;
+  // The session's records are of use.
+  bool wants_records = false;
+
+  const openai::CommonRequest& common() const;
+};
+
+// Checks the fields. Thread-safe, like Prepare.
+openai::ApiOr<Parsed> Parse(const PrepareInput& input);
+// Renders the template, tokenizes, aligns: may take long. `records` are the
+// session's.
+openai::ApiOr<Prepared> Prepare(const PrepareInput& input, Parsed parsed,
+                                const Records& records);
 
 // What the engine's refusal means for the client.
 openai::ApiError RefusedError(const v1::Refused& refused,

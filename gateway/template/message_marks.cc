@@ -233,6 +233,13 @@ std::vector<MessageMark> MessageMarks::Find(
   return marks;
 }
 
+std::size_t MessageMarks::answer_header_tokens() const {
+  for (const Header& header : headers_) {
+    if (header.role == Role::kAssistant) return header.ids.size();
+  }
+  return 0;
+}
+
 absl::Status MessageMarks::Check(const ChatTemplate& chat_template,
                                  const gateway::Tokenizer& tokenizer,
                                  bool with_system) const {

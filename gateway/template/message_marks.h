@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_GATEWAY_TEMPLATE_MESSAGE_MARKS_H_
 #define HOLDFAST_GATEWAY_TEMPLATE_MESSAGE_MARKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -47,6 +48,8 @@ class MessageMarks {
   bool empty() const { return headers_.empty(); }
   // Why nothing is marked, or which role is not; empty when all are.
   const std::string& problem() const { return problem_; }
+  // How many tokens open an answer; 0: they are not marked.
+  std::size_t answer_header_tokens() const;
   // The token by which the template ends an assistant's turn; absent where the
   // probes did not show one of the tokenizer's eos ids.
   std::optional<std::uint32_t> end_of_turn() const { return end_of_turn_; }

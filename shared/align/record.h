@@ -33,8 +33,8 @@ struct SentText {
     std::size_t begin = 0;  // bytes of the text
     std::size_t end = 0;
   };
-  std::string text;
-  std::vector<Gap> gaps;  // ascending, disjoint
+  std::string text = {};
+  std::vector<Gap> gaps = {};  // ascending, disjoint
 };
 
 struct Call {
@@ -49,10 +49,10 @@ struct Turn {
   std::size_t end = 0;          // the last token that was sent, and no more
                                 // hidden ones than those below
   std::size_t reasoning_end = 0;  // the first token behind it; 0: has none
-  SentText reasoning;
-  SentText content;
-  std::vector<Call> calls;
-  std::vector<HiddenSpan> hidden;  // ascending, within [begin, end)
+  SentText reasoning = {};
+  SentText content = {};
+  std::vector<Call> calls = {};
+  std::vector<HiddenSpan> hidden = {};  // ascending, within [begin, end)
 };
 
 // A conversation that was served: its prompts' and answers' tokens.

@@ -85,6 +85,21 @@ void FakeEngine::HoldStatus(bool hold) {
   hold_status_ = hold;
 }
 
+void FakeEngine::SetRecords(v1::GetRecordsResponse records) {
+  const std::lock_guard lock(mutex_);
+  records_ = std::move(records);
+}
+
+std::vector<v1::RecordTurnRequest> FakeEngine::told() const {
+  const std::lock_guard lock(mutex_);
+  return told_;
+}
+
+std::vector<v1::GetRecordsRequest> FakeEngine::asked() const {
+  const std::lock_guard lock(mutex_);
+  return asked_;
+}
+
 int FakeEngine::generate_calls() const {
   const std::lock_guard lock(mutex_);
   return generate_calls_;
@@ -149,6 +164,24 @@ grpc::Status FakeEngine::GetTokenizer(
     part.set_fingerprint(status_.fingerprint());
     writer->Write(part);
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeEngine::GetRecords(grpc::ServerContext*,
+                                    const v1::GetRecordsRequest* request,
+                                    v1::GetRecordsResponse* response) {
+  const std::lock_guard lock(mutex_);
+  asked_.push_back(*request);
+  *response = records_;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeEngine::RecordTurn(grpc::ServerContext*,
+                                    const v1::RecordTurnRequest* request,
+                                    v1::RecordTurnResponse* response) {
+  const std::lock_guard lock(mutex_);
+  told_.push_back(*request);
+  response->set_recorded(true);
   return grpc::Status::OK;
 }
 

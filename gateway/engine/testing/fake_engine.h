@@ -34,6 +34,11 @@ class FakeEngine final : private v1::Engine::Service {
   void SetStatus(const std::function<void(v1::EngineStatus&)>& change);
   void SetTokenizer(v1::Tokenizer tokenizer);
   void SetGenerator(Generator generator);
+  // What GetRecords answers.
+  void SetRecords(v1::GetRecordsResponse records);
+  // What was told, in order.
+  std::vector<v1::RecordTurnRequest> told() const;
+  std::vector<v1::GetRecordsRequest> asked() const;
   // Status is answered only after this was called with false again.
   void HoldStatus(bool hold);
 
@@ -53,6 +58,12 @@ class FakeEngine final : private v1::Engine::Service {
   grpc::Status GetTokenizer(
       grpc::ServerContext* context, const v1::GetTokenizerRequest* request,
       grpc::ServerWriter<v1::TokenizerPart>* writer) override;
+  grpc::Status GetRecords(grpc::ServerContext* context,
+                          const v1::GetRecordsRequest* request,
+                          v1::GetRecordsResponse* response) override;
+  grpc::Status RecordTurn(grpc::ServerContext* context,
+                          const v1::RecordTurnRequest* request,
+                          v1::RecordTurnResponse* response) override;
   grpc::Status Metrics(grpc::ServerContext* context,
                        const v1::EngineMetricsRequest* request,
                        v1::EngineMetrics* response) override;
@@ -76,6 +87,9 @@ class FakeEngine final : private v1::Engine::Service {
   int status_calls_ = 0;
   int clear_calls_ = 0;
   v1::GenerateRequest last_request_;
+  v1::GetRecordsResponse records_;
+  std::vector<v1::GetRecordsRequest> asked_;
+  std::vector<v1::RecordTurnRequest> told_;
   std::unique_ptr<grpc::Server> server_;
 };
 
