@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gateway/answer/call_reader.h"
+
 namespace holdfast::answer {
 
 void SentForm::Token(std::size_t bytes, bool blank,
@@ -17,7 +19,7 @@ void SentForm::MoreText(std::size_t bytes) {
 }
 
 void SentForm::Add(const Piece& piece, Text* text) {
-  const std::size_t begin = sent_bytes_;
+  const std::size_t begin = sent_.size();
   if (!text->runs.empty() && text->runs.back().end == begin) {
     text->runs.back().end += piece.raw.size();
   } else {
@@ -44,7 +46,7 @@ void SentForm::Pieces(std::span<const Piece> pieces) {
       case PieceKind::kMarkup:
         break;
     }
-    sent_bytes_ += piece.raw.size();
+    sent_ += piece.raw;
   }
 }
 
@@ -52,11 +54,17 @@ void SentForm::Pieces(std::span<const Piece> pieces) {
 std::vector<SentForm::TokenText> SentForm::WithWithheld() const {
   std::vector<TokenText> tokens = tokens_;
   for (TokenText& token : tokens) {
-    if (!token.hidden && token.begin < token.end && token.end > sent_bytes_) {
+    if (!token.hidden && token.begin < token.end && token.end > sent_.size()) {
       token.hidden = align::HiddenKind::kStopString;
     }
   }
   return tokens;
+}
+
+std::size_t SentForm::LastSpace(const TokenText& token) const {
+  std::size_t at = sent_.size();
+  while (at > token.begin && IsSpace(sent_[at - 1])) --at;
+  return at;
 }
 
 std::vector<SentForm::Gap> SentForm::Gaps(
@@ -65,20 +73,23 @@ std::vector<SentForm::Gap> SentForm::Gaps(
   const auto loose = [&](std::size_t i) {
     return tokens[i].hidden.has_value() || tokens[i].blank;
   };
+  // The client got text of it: what is before is not next to the hidden part.
+  const auto cut = [&](std::size_t i) {
+    return tokens[i].hidden && tokens[i].begin < sent_.size() &&
+           sent_.size() < tokens[i].end &&
+           LastSpace(tokens[i]) > tokens[i].begin;
+  };
   for (std::size_t i = 0; i < tokens.size();) {
     std::size_t end = i;
     bool hidden = false;
-    for (; end < tokens.size() && loose(end); ++end) {
+    for (; end < tokens.size() && loose(end) && (end == i || !cut(end));
+         ++end) {
       hidden = hidden || tokens[end].hidden.has_value();
     }
     if (hidden) {
-      // A token may be withheld in part.
-      const std::size_t begin =
-          tokens[i].hidden == align::HiddenKind::kStopString
-              ? std::max(tokens[i].begin, sent_bytes_)
-              : tokens[i].begin;
-      gaps.push_back({std::min(begin, sent_bytes_),
-                      std::min(tokens[end - 1].end, sent_bytes_)});
+      const std::size_t begin = cut(i) ? LastSpace(tokens[i]) : tokens[i].begin;
+      gaps.push_back({std::min(begin, sent_.size()),
+                      std::min(tokens[end - 1].end, sent_.size())});
     }
     i = std::max(end, i + 1);
   }
@@ -118,7 +129,7 @@ align::Turn SentForm::Finish(const Where& where) const {
   // The last token was not forwarded: it need not come back when the client
   // got nothing of it.
   if (where.ended && !tokens.empty() && tokens.back().hidden &&
-      tokens.back().begin >= sent_bytes_) {
+      tokens.back().begin >= sent_.size()) {
     --turn.end;
   }
   for (std::size_t i = 0; where.prompt + i < turn.end; ++i) {

@@ -61,12 +61,15 @@ class SentForm {
   };
 
   std::vector<TokenText> WithWithheld() const;
+  // Of a token that was withheld in part: where the white space begins that the
+  // client got last of it.
+  std::size_t LastSpace(const TokenText& token) const;
   std::vector<Gap> Gaps(const std::vector<TokenText>& tokens) const;
   void Add(const Piece& piece, Text* text);
   static align::SentText Sent(const Text& text, const std::vector<Gap>& gaps);
 
   std::vector<TokenText> tokens_;
-  std::size_t sent_bytes_ = 0;  // of the answer's text, in pieces
+  std::string sent_;  // of the answer's text, what came in pieces
   std::size_t reasoning_end_ = 0;
   Text reasoning_;
   Text content_;

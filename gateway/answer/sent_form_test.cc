@@ -154,8 +154,16 @@ TEST_F(SentFormTest, AStopStringInsideAToken) {
   Token(" U:");
   Piece(PieceKind::kContent, "Yes ");  // stop: "U:"
   const align::Turn turn = Finish();
-  EXPECT_EQ(Show(turn.content), "Yes |4-4 ");
+  EXPECT_EQ(Show(turn.content), "Yes |3-4 ");
   EXPECT_EQ(turn.end, 12u);  // the client has some of the last token
+}
+
+TEST_F(SentFormTest, TextOfATokenThatIsHiddenInPart) {
+  Token("Yes");
+  Token(" ");
+  Token("x \nU:");
+  Piece(PieceKind::kContent, "Yes x \n");  // stop: "U:"
+  EXPECT_EQ(Show(Finish().content), "Yes x \n|5-7 ");
 }
 
 TEST_F(SentFormTest, TextThatCameLate) {

@@ -170,7 +170,9 @@ asio::awaitable<void> Run::RecordSent(bool ended) {
                                 .ended = ended}),
           told_.mutable_turn());
   // Where it does not arrive, the next turn resumes at an earlier anchor.
-  (void)co_await app_.engine->RecordTurn(std::exchange(told_, {}));
+  v1::RecordTurnRequest told = std::move(told_);
+  told_.Clear();
+  (void)co_await app_.engine->RecordTurn(std::move(told));
 }
 
 openai::AnswerHead Run::MakeHead() {

@@ -36,6 +36,8 @@ def answer_problems(answer: Answer, expect: dict) -> list[str]:
         got = answer.holdfast.get("cache_source")
         if got != expect["cache_source"]:
             problems.append(f"cache_source {got}, not {expect['cache_source']}")
+    if "aligned" in expect and answer.holdfast.get("aligned") != expect["aligned"]:
+        problems.append(f"aligned by {answer.holdfast.get('aligned')}, not {expect['aligned']}")
     for name, got in (("cached_tokens", answer.cached_tokens),
                       ("computed_tokens", answer.holdfast.get("computed_tokens")),
                       ("ttft_ms", answer.ttft_ms)):

@@ -35,13 +35,14 @@ _EXPECT = {
     "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
     "computed_tokens": dict, "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
     "metric": dict, "finish_reason": str, "json": (dict, list), "reused": dict, "reread": dict,
+    "aligned": list,
 }
 # What a step must have reused, by the rule that gives the number
 # (scenario_checks.reused_tokens); each names an earlier step, but `tokens`.
 REUSED = {"end_of", "line_below", "common_with", "tokens"}
 _EXPECT_OF = {
     "chat": set(_EXPECT) - {"json"},
-    "complete": set(_EXPECT) - {"json"},
+    "complete": set(_EXPECT) - {"json", "aligned"},
     "raw": {"status", "error_contains", "json", "metric"},
     "cancel": {"metric"},
     "parallel": {"metric"},
@@ -203,6 +204,7 @@ def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
     for name in ("cached_tokens", "computed_tokens", "ttft_ms", "reread"):
         if name in expect:
             _check_range(expect[name], f"{place}.{name}")
+    _every(expect.get("aligned", []), str, f"{place}.aligned")
     if "reused" in expect:
         _check_reused(expect["reused"], f"{place}.reused", ids)
     for name, wanted in expect.get("metric", {}).items():
