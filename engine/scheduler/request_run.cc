@@ -354,7 +354,8 @@ void RequestRun::Keep() {
                     resumption_.from_tiers() || result_.preemptions > 0;
   if (scratch() || model_failed_ || !news) return;
   DropSpareBlocks();
-  Record();
+  // A guest keeps no end that its next turn could resume at.
+  if (!claim_->guest()) Record();
   PublishBlocks(state_.pool, state_.rule, sequence_);
   claim_->Keep();
   if (!claim_->guest()) StoreTurn(state_, *seat_);
