@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cachesvc/cachectl/engine_stats.h"
+#include "cachesvc/cachectl/live_session.h"
 #include "cachesvc/cachectl/render.h"
 #include "cachesvc/cachectl/render_disk.h"
 #include "cachesvc/cachectl/text.h"
@@ -257,6 +258,28 @@ int RebuildIndex(CacheClient& client, const CtlOptions& options) {
       report->adopted_files(), report->corrupt_files(),
       report->incomplete_entries(), report->unreferenced_chunks(),
       report->ms()));
+}
+
+int SaveSession(CacheClient& client, const CtlOptions& options) {
+  const auto saved = SaveLiveSession(options.run_dir, options.session_key);
+  if (!saved.ok()) return Fail(saved.status());
+  v1::CacheListRequest request;
+  request.set_what(v1::CacheListRequest::SESSIONS);
+  request.set_session_key(saved->session_key());
+  const auto list = client.Call(&Stub::List, request);
+  if (!list.ok()) return Fail(list.status());
+  // Several salts may use one session key.
+  std::string key;
+  for (const v1::CacheEntry& entry : list->entries()) {
+    if (entry.end_tokens() == saved->rows_tokens() && entry.pinned()) {
+      key = Hex(entry.key());
+    }
+  }
+  return Print(options.json
+                   ? fmt::format("{{\"key\": \"{}\", \"tokens\": {}}}\n", key,
+                                 saved->rows_tokens())
+                   : fmt::format("saved and pinned {}, {} tokens\n", key,
+                                 saved->rows_tokens()));
 }
 
 }  // namespace holdfast::cachesvc

@@ -24,7 +24,7 @@ struct CtlOptions {
   std::string sort = "key";  // ls
   std::uint32_t limit = 0;   // ls
   bool foreign = false;      // ls, clear
-  std::string session_key;   // ls
+  std::string session_key;   // ls, session save
   std::vector<std::string> keys;
   bool all = false;         // verify
   bool delete_bad = false;  // verify
@@ -48,6 +48,8 @@ int Clear(CacheClient& client, const CtlOptions& options);
 int Pin(CacheClient& client, const CtlOptions& options, bool pinned);
 int SetDisk(CacheClient& client, const CtlOptions& options);
 int RebuildIndex(CacheClient& client, const CtlOptions& options);
+// Asks the engine, which alone has live conversations.
+int SaveSession(CacheClient& client, const CtlOptions& options);
 
 }  // namespace holdfast::cachesvc
 

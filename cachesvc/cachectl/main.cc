@@ -146,8 +146,7 @@ class CommandLine {
 
   void AddSessions() {
     CLI::App* session = app_.add_subcommand(
-        "session",
-        "conversations on disk. Saving a live one and switching are not built");
+        "session", "conversations on disk. Switching to one is not built");
     session->fallthrough();
     session->require_subcommand(1);
     CLI::App* list =
@@ -156,6 +155,12 @@ class CommandLine {
           return List(client, options_);
         });
     list->add_flag("--json", options_.json, "print one JSON object");
+    CLI::App* save = Add(
+        *session, "save", "write a resident one to the disk now, pinned",
+        [this](CacheClient& client) { return SaveSession(client, options_); });
+    save->add_option("session", options_.session_key,
+                     "its session key; without: the one used last");
+    save->add_flag("--json", options_.json, "print one JSON object");
     Add(*session, "drop", "delete one",
         [this](CacheClient& client) { return Evict(client, options_); })
         ->add_option("key", options_.keys, "its key, or the start of it")

@@ -95,7 +95,8 @@ class ChunkStore {
   // All anchors or all sessions, pinned ones too; `foreign_only`: those of
   // fingerprints that are not attached.
   absl::StatusOr<std::uint64_t> Clear(FileKind kind, bool foreign_only);
-  // Pinned manifests are never evicted and never expire. Persists.
+  // Pinned manifests are never evicted and never expire; a session's pin goes
+  // over to the file that replaces it. Persists.
   absl::Status SetPinned(const FileKey& manifest, bool pinned);
   // Reads and checks a manifest and all its chunks; a bad one is dropped when
   // `drop_bad`. DataLoss names the first bad file.
@@ -151,6 +152,7 @@ class ChunkStore {
   absl::Status Publish(Staged& staged);
   absl::Status PublishNames(Staged& staged);
   absl::Status PublishRows(Staged& staged);
+  bool OlderIsPinned(const ManifestRow& row) const;
   absl::Status AddToCatalog(Staged& staged);
   void Discard(Staged& staged);
   void RemoveTemporaries(const std::vector<std::string>& paths);

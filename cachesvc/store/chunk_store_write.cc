@@ -5,6 +5,7 @@
 #include "cachesvc/format/names.h"
 #include "cachesvc/store/check_write.h"
 #include "cachesvc/store/chunk_store.h"
+#include "cachesvc/store/settings.h"
 #include "cachesvc/store/staged.h"
 #include "fmt/format.h"
 
@@ -374,7 +375,21 @@ absl::Status ChunkStore::PublishRows(Staged& staged) {
   const std::string key = RowKey(row.fingerprint, row.file_key);
   batch.Put(TableOf(row.kind), key, EncodeRow(key, row));
   batch.Delete(Table::kTombstones, TombstoneKey(row.kind, row.file_key));
+  staged.pinned = OlderIsPinned(row);
+  if (staged.pinned) PutPin(batch, row.file_key);
   return parts_.index.Write(batch, Durability::kSynced);
+}
+
+// A pin is the conversation's: the file that replaces it has it too.
+bool ChunkStore::OlderIsPinned(const ManifestRow& row) const {
+  if (row.kind != FileKind::kSession) return false;
+  bool pinned = false;
+  const std::lock_guard lock(mutex_);
+  catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
+    pinned |= manifest.pinned && manifest.row.kind == FileKind::kSession &&
+              manifest.row.session_id == row.session_id;
+  });
+  return pinned;
 }
 
 absl::Status ChunkStore::AddToCatalog(Staged& staged) {
@@ -386,7 +401,7 @@ absl::Status ChunkStore::AddToCatalog(Staged& staged) {
     for (const Staged::Chunk& chunk : staged.chunks) {
       if (chunk.published) catalog_.AddChunk(chunk.row);
     }
-    if (!catalog_.AddManifest(row, 0, row.created_s, false) &&
+    if (!catalog_.AddManifest(row, 0, row.created_s, staged.pinned) &&
         catalog_.FindManifest(row.file_key) == nullptr) {
       return absl::AbortedError("a chunk it shares failed a check meanwhile");
     }

@@ -151,6 +151,23 @@ TEST_F(LedgerStoreTest, SettingsAndUsesSurviveTheLossOfTheIndex) {
   EXPECT_FALSE(store().ShowManifest(session_key_)->pinned);
 }
 
+// A pin is the conversation's: its next file has it, also after a crash that
+// lost the index.
+TEST_F(LedgerStoreTest, APinFollowsASession) {
+  ASSERT_TRUE(store().SetPinned(session_key_, true).ok());
+  const auto longer = MakeSession(PromptIds(1024, 1, 1500), "s", 1100);
+  const FileKey next = Write(*longer);
+  EXPECT_FALSE(store().ShowManifest(session_key_));
+  EXPECT_TRUE(store().ShowManifest(next)->pinned);
+  const auto other = MakeSession(PromptIds(1024, 1, 1600), "t", 1100);
+  EXPECT_FALSE(store().ShowManifest(Write(*other))->pinned);
+  ASSERT_TRUE(store().Maintain().ok());
+  for (const bool lose : {false, true}) {
+    Restart(lose);
+    EXPECT_TRUE(store().ShowManifest(next)->pinned);
+  }
+}
+
 // What is deleted leaves the ledger too: a file that is written again later
 // begins anew.
 TEST_F(LedgerStoreTest, WhatWasDeletedIsForgotten) {

@@ -43,6 +43,7 @@ struct ChunkStore::Staged {
   FileMeta manifest;
   std::string manifest_tmp;
   bool manifest_published = false;
+  bool pinned = false;   // as the file that it replaces was
   bool counted = false;  // its failure
   WriteResult result;
 };

@@ -111,6 +111,24 @@ void Scheduler::ClearCache(std::function<void(int)> done) {
   wake_.notify_all();
 }
 
+void Scheduler::SaveSession(std::string session_key,
+                            std::function<void(const SavedSession&)> done) {
+  {
+    std::lock_guard lock(mutex_);
+    save_waiters_.push_back({std::move(session_key), std::move(done)});
+  }
+  wake_.notify_all();
+}
+
+void Scheduler::AnswerSaves(std::unique_lock<std::mutex>& lock) {
+  auto waiters = std::exchange(save_waiters_, {});
+  lock.unlock();
+  for (SaveWaiter& waiter : waiters) {
+    engine::SaveSession(*state_, waiter.session_key, std::move(waiter.done));
+  }
+  lock.lock();
+}
+
 void Scheduler::AnswerClears(std::unique_lock<std::mutex>& lock) {
   const auto waiters = std::exchange(clear_waiters_, {});
   lock.unlock();
@@ -196,6 +214,10 @@ bool Scheduler::HaveWork() {
     if (!read_back_ && state_->tiering != nullptr &&
         state_->tiering->tiers.attached()) {
       ReadBack(lock);
+      continue;
+    }
+    if (!save_waiters_.empty()) {
+      AnswerSaves(lock);
       continue;
     }
     if (!clear_waiters_.empty()) {

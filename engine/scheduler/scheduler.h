@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "engine/scheduler/fair_queue.h"
 #include "engine/scheduler/request.h"
 #include "engine/scheduler/run_loop.h"
+#include "engine/scheduler/session_spill.h"
 
 namespace holdfast::engine {
 
@@ -58,6 +60,10 @@ class Scheduler final : private RunLoop::Host {
   // number of blocks freed; it is called once, from the engine thread.
   void ClearCache(std::function<void(int)> done);
 
+  // SaveSession() of session_spill.h, at the next step.
+  void SaveSession(std::string session_key,
+                   std::function<void(const SavedSession&)> done);
+
   const std::shared_ptr<SessionRecords>& records() const { return records_; }
   EngineGauges gauges() const;
   // What requests did since the start.
@@ -87,6 +93,7 @@ class Scheduler final : private RunLoop::Host {
   void LogStats();
   void AnswerDrains(std::unique_lock<std::mutex>& lock);
   void AnswerClears(std::unique_lock<std::mutex>& lock);
+  void AnswerSaves(std::unique_lock<std::mutex>& lock);
   // What was resident at the last planned stop.
   void ReadBack(std::unique_lock<std::mutex>& lock);
   // What the engine thread does while it has no request.
@@ -114,6 +121,11 @@ class Scheduler final : private RunLoop::Host {
   DrainResult drained_;
   std::vector<std::function<void(DrainResult)>> drain_waiters_;
   std::vector<std::function<void(int)>> clear_waiters_;
+  struct SaveWaiter {
+    std::string session_key;
+    std::function<void(const SavedSession&)> done;
+  };
+  std::vector<SaveWaiter> save_waiters_;
   bool spilled_ = false;
   bool read_back_ = false;      // or it is too late for it
   EngineGauges cache_gauges_;   // what of them the engine thread counts

@@ -129,10 +129,35 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
   return job;
 }
 
-// Stores the first `rows` rows with at most `lines` of the line anchors below
-// them and the state behind the last; `resident`: the next start reads it back.
-// Nothing when the pool has no room for
-// that, or when it took too long.
+// The first `rows` rows with at most `lines` of the line anchors below them and
+// the state behind the last, for the spill. Nothing when the pool has no room
+// for that.
+std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
+                                  int rows, int lines,
+                                  const std::byte* sections,
+                                  steady_clock::time_point deadline) {
+  state.tiering->leases.Collect(steady_clock::now());
+  const int grid = static_cast<int>(state.model.layout().grid_tokens);
+  std::optional<StoreJob> job;
+  Staging staging(state);
+  const AnchorList newest =
+      NewestAnchors(LinesBelow(sequence, grid, rows), lines);
+  for (const AnchorRef& anchor : newest) {
+    (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
+  }
+  const StoredState kind =
+      rows == sequence.rows() ? StoredState::kEnd : StoredState::kLine;
+  if (staging.Add(rows, kind, sections)) {
+    job = MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
+  }
+  if (!job) {
+    spdlog::warn("spill rows={}: the pool has no room for its state", rows);
+  }
+  return job;
+}
+
+// Stores it, and waits; `resident`: the next start reads it back. Nothing when
+// the pool has no room for its states, or when it took too long.
 std::optional<StoreOutcome> SpillRows(EngineState& state,
                                       const Sequence& sequence, int rows,
                                       int lines, const std::byte* sections,
@@ -140,26 +165,8 @@ std::optional<StoreOutcome> SpillRows(EngineState& state,
                                       steady_clock::time_point deadline) {
   const auto start = steady_clock::now();
   if (start >= deadline) return std::nullopt;
-  state.tiering->leases.Collect(start);
-  const int grid = static_cast<int>(state.model.layout().grid_tokens);
-  std::optional<StoreJob> job;
-  {
-    Staging staging(state);
-    const AnchorList newest =
-        NewestAnchors(LinesBelow(sequence, grid, rows), lines);
-    for (const AnchorRef& anchor : newest) {
-      (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
-    }
-    const StoredState kind =
-        rows == sequence.rows() ? StoredState::kEnd : StoredState::kLine;
-    if (staging.Add(rows, kind, sections)) {
-      job = MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
-    }
-  }
-  if (!job) {
-    spdlog::warn("spill rows={}: the pool has no room for its state", rows);
-    return std::nullopt;
-  }
+  auto job = MakeSpill(state, sequence, rows, lines, sections, deadline);
+  if (!job) return std::nullopt;
   job->resident = resident;
   const auto outcome = std::make_shared<std::promise<StoreOutcome>>();
   std::future<StoreOutcome> stored = outcome->get_future();
@@ -251,6 +258,51 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
     const std::chrono::duration<double> took = steady_clock::now() - start;
     tiering.MeasuredSpill(bytes, took.count());
   }
+}
+
+void SaveSession(EngineState& state, const std::string& session_key,
+                 std::function<void(const SavedSession&)> done) {
+  const std::vector<const Sequence*> all = NewestFirst(state);
+  const auto found =
+      std::ranges::find_if(all, [&session_key](const Sequence* sequence) {
+        return Storable(*sequence) &&
+               (session_key.empty() || sequence->session_key == session_key);
+      });
+  SavedSession saved;
+  if (found == all.end()) {
+    saved.status = absl::NotFoundError(
+        session_key.empty() ? "no conversation is in the pool"
+                            : "no conversation of this session key is in the "
+                              "pool with its end");
+    return done(saved);
+  }
+  if (state.tiering == nullptr || !state.tiering->tiers.attached()) {
+    saved.status = absl::UnavailableError("no cache service is attached");
+    return done(saved);
+  }
+  const Sequence& sequence = **found;
+  const auto lease =
+      deadlines::Lease(sequence.table.size() * state.pool.block_bytes());
+  auto job = MakeSpill(state, sequence, sequence.rows(), kKeptLineAnchors,
+                       sequence.sections.get(), steady_clock::now() + lease);
+  if (!job) {
+    saved.status = absl::FailedPreconditionError(
+        "the pool has no room for a copy of its state");
+    return done(saved);
+  }
+  saved.session_key = job->session_key;
+  saved.rows = sequence.rows();
+  job->pinned = true;
+  state.tiering->Store(*std::move(job), [saved, done = std::move(done)](
+                                            StoreOutcome outcome) mutable {
+    if (outcome != StoreOutcome::kStored &&
+        outcome != StoreOutcome::kWasThere) {
+      saved.status = absl::FailedPreconditionError(
+          std::string("the cache service did not store it: ") +
+          StoreOutcomeName(outcome));
+    }
+    done(saved);
+  });
 }
 
 void StoreTurn(EngineState& state, const Seat& seat) {

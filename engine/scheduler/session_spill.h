@@ -4,7 +4,10 @@
 #define HOLDFAST_ENGINE_SCHEDULER_SESSION_SPILL_H_
 
 #include <chrono>
+#include <functional>
+#include <string>
 
+#include "absl/status/status.h"
 #include "engine/scheduler/engine_state.h"
 
 namespace holdfast::engine {
@@ -27,6 +30,19 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence);
 
 // So many blocks SpillBeforeLoss needs of the pool, for states.
 int BlocksToStageSpill(const EngineState& state);
+
+struct SavedSession {
+  absl::Status status;      // NotFound, Unavailable, FailedPrecondition
+  std::string session_key;  // that the file has
+  int rows = 0;
+};
+
+// Queues a conversation for the session spill, pinned: the resident or parked
+// one of that key, or, without a key, the one used last. `done` is called once,
+// from any thread, when it is durable or is not going to be. Waits for nobody.
+// On the engine thread, between two steps.
+void SaveSession(EngineState& state, const std::string& session_key,
+                 std::function<void(const SavedSession&)> done);
 
 // Queues the seat's resident for the state store, when it fits into an entry
 // there. Waits for nobody. On the engine thread, after a request.

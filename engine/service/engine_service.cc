@@ -6,6 +6,7 @@
 #include "engine/service/convert.h"
 #include "engine/service/record_calls.h"
 #include "shared/check.h"
+#include "shared/grpc_status.h"
 #include "shared/tokenizer_proto.h"
 
 namespace holdfast::engine {
@@ -188,6 +189,21 @@ grpc::ServerUnaryReactor* EngineService::ClearCache(
     response->set_blocks(static_cast<std::uint64_t>(blocks));
     reactor->Finish(grpc::Status::OK);
   });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* EngineService::SaveSession(
+    grpc::CallbackServerContext* context, const v1::SaveSessionRequest* request,
+    v1::SaveSessionResponse* response) {
+  const Served* served = served_;
+  if (served == nullptr) return Answer(context, Loading());
+  auto* reactor = new LateReactor;
+  served->serving.scheduler->SaveSession(
+      request->session_key(), [reactor, response](const SavedSession& saved) {
+        response->set_session_key(saved.session_key);
+        response->set_rows_tokens(static_cast<std::uint32_t>(saved.rows));
+        reactor->Finish(ToGrpcStatus(saved.status));
+      });
   return reactor;
 }
 

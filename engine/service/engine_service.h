@@ -50,6 +50,10 @@ class EngineService final : public v1::Engine::CallbackService {
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* SaveSession(
+      grpc::CallbackServerContext* context,
+      const v1::SaveSessionRequest* request,
+      v1::SaveSessionResponse* response) override;
   grpc::ServerUnaryReactor* ClearCache(
       grpc::CallbackServerContext* context,
       const v1::ClearCacheRequest* request,

@@ -1,5 +1,6 @@
-"""cachectl status, with and without a cache service."""
+"""cachectl, with and without a cache service."""
 
+import json
 import shutil
 import subprocess
 
@@ -7,6 +8,9 @@ from support import CACHESVC, ENGINE, DaemonTest, bin_dir, main, paths, wait_unt
 
 
 class CachectlTest(DaemonTest):
+    FLAGS = {ENGINE: ["--debug"],
+             CACHESVC: ["--disk-free-gb=0", "--allow-small-free-space"]}
+
     def test_attached(self) -> None:
         self.daemons.wait_attached()
         status = self.daemons.cache_status()
@@ -38,6 +42,27 @@ class CachectlTest(DaemonTest):
         self.assertIn(str(self.daemons.pid(ENGINE)), said, "the error names the first's pid")
         self.assertEqual(self.daemons.cache_status()["engine"]["pid"], self.daemons.pid(ENGINE))
         self.assert_serves()
+
+    def test_a_resident_conversation_is_saved_and_pinned(self) -> None:
+        self.daemons.wait_attached()
+        answer = self.client.generate(
+            "/v1/completions", {"model": self.model_id, "prompt": "Once upon a time. " * 40,
+                                "max_tokens": 4, "temperature": 0}, {"X-Session-Id": "mine"})
+        self.assertEqual(answer.status, 200, answer.error)
+        saved = self.daemons.cachectl("session", "save", "--json")
+        self.assertEqual(saved.returncode, 0, saved.stderr)
+        key = json.loads(saved.stdout)["key"]
+        self.assertEqual(len(key), 64)
+        shown = json.loads(self.daemons.cachectl("show", key, "--json").stdout)
+        self.assertTrue(shown["pinned"])
+        self.assertEqual(shown["tier"], "spill")
+        self.assertEqual(shown["end_tokens"], json.loads(saved.stdout)["tokens"])
+        # The engine serves on, and a session that is not there is named.
+        self.assert_serves()
+        nobody = self.daemons.cachectl("session", "save", "nobody's")
+        self.assertEqual(nobody.returncode, 1)
+        self.assertIn("no conversation of this session key", nobody.stderr)
+        self.assertEqual(self.daemons.cachectl("session", "drop", key).returncode, 0)
 
     def test_nobody_there(self) -> None:
         empty = paths.private_run_dir()
