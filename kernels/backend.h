@@ -247,6 +247,9 @@ struct BackendInfo {
   // What else results depend on: library versions and the algorithms chosen so
   // far. Empty where the revision says it all.
   std::string choices = {};
+  // Whether its memory is host memory: what Allocate gives may be read and
+  // written by anybody, and memory of others may take its place.
+  bool host_memory = true;
 };
 
 class Backend {
@@ -256,6 +259,7 @@ class Backend {
 
   // ---- memory, at load time ----
   virtual Status Prepare(const Limits& limits) = 0;
+  // Zeroed, aligned to 64 bytes at least.
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(std::size_t bytes) = 0;
   // Packs tensors of equal `cols`, their rows one after the other, into one
   // matrix that keeps each tensor's storage type (q, k and v of a layer, say).
@@ -347,9 +351,15 @@ class Backend {
   virtual void Copy(const void* from, std::size_t bytes, void* to) = 0;
   // From the backend's memory to host memory; there after Synchronize.
   virtual void Read(const void* from, std::size_t bytes, void* to) = 0;
+  // From host memory, which is not needed any more when this returns, to the
+  // backend's.
+  virtual Status Write(const void* from, std::size_t bytes, void* to) = 0;
 
   // Waits for everything submitted; the first error since the last call.
   virtual Status Synchronize() = 0;
+  // Whether a device has failed for good: nothing works any more, and the
+  // process must be started anew. Any thread.
+  virtual bool lost() const { return false; }
 };
 
 }  // namespace holdfast::kernels

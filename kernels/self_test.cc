@@ -77,9 +77,42 @@ class Numbers {
   std::uint64_t state_;
 };
 
-void Give(const Take& take, std::span<const float> values) {
-  take(std::as_bytes(values));
-}
+// The backend's memory of one test, and the way back of what it computed.
+class Space {
+ public:
+  Space(Backend& backend, const Take& take) : backend_(backend), take_(take) {}
+
+  // Zeros.
+  template <typename T>
+  StatusOr<T*> Room(std::size_t count) {
+    HF_ASSIGN_OR_RETURN(auto buffer, backend_.Allocate(count * sizeof(T)));
+    buffers_.push_back(std::move(buffer));
+    return static_cast<T*>(buffers_.back()->data());
+  }
+  StatusOr<float*> Copy(const std::vector<float>& numbers) {
+    HF_ASSIGN_OR_RETURN(float* const room, Room<float>(numbers.size()));
+    HF_RETURN_IF_ERROR(
+        backend_.Write(numbers.data(), numbers.size() * sizeof(float), room));
+    return room;
+  }
+  Status Fill(std::byte* to, std::size_t bytes, std::byte with) {
+    const std::vector<std::byte> pattern(bytes, with);
+    return backend_.Write(pattern.data(), bytes, to);
+  }
+  template <typename T>
+  Status Give(const T* from, std::size_t count) {
+    std::vector<std::byte> bytes(count * sizeof(T));
+    backend_.Read(from, bytes.size(), bytes.data());
+    HF_RETURN_IF_ERROR(backend_.Synchronize());
+    take_(bytes);
+    return OkStatus();
+  }
+
+ private:
+  Backend& backend_;
+  const Take& take_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
 
 Limits SelfTestLimits() {
   Limits limits;
@@ -112,36 +145,43 @@ Status Products(Backend& backend, WeightType type, const Take& take) {
                                    (kCols / kScaleBlock));
   }
   HF_ASSIGN_OR_RETURN(const auto matrix, backend.PackMatrix({&tensor, 1}));
-  const auto x = numbers.Floats(kMostProductRows * kCols);
-  const auto bias = numbers.Floats(kOutputs);
-  std::vector<float> y(kMostProductRows * kOutputs);
+  Space space(backend, take);
+  HF_ASSIGN_OR_RETURN(const float* const x,
+                      space.Copy(numbers.Floats(kMostProductRows * kCols)));
+  HF_ASSIGN_OR_RETURN(const float* const bias,
+                      space.Copy(numbers.Floats(kOutputs)));
+  HF_ASSIGN_OR_RETURN(float* const y,
+                      space.Room<float>(kMostProductRows * kOutputs));
   for (const int rows : kProductRows) {
-    backend.MatMul(*matrix, x.data(), rows, bias.data(), y.data());
-    Give(take, {y.data(), static_cast<std::size_t>(rows) * kOutputs});
+    backend.MatMul(*matrix, x, rows, bias, y);
+    HF_RETURN_IF_ERROR(
+        space.Give(y, static_cast<std::size_t>(rows) * kOutputs));
   }
   std::vector<std::int32_t> ids;
   for (int id = 0; id < kOutputs; id += 7) ids.push_back(id);
-  std::vector<float> rows(ids.size() * kCols);
-  backend.EmbedRows(*matrix, ids, rows.data());
-  Give(take, rows);
-  return backend.Synchronize();
+  HF_ASSIGN_OR_RETURN(float* const rows, space.Room<float>(ids.size() * kCols));
+  backend.EmbedRows(*matrix, ids, rows);
+  return space.Give(rows, ids.size() * kCols);
 }
 
 Status Rows(Backend& backend, const Take& take) {
   constexpr int kRows = 19;
   Numbers numbers(200);
-  const auto x = numbers.Floats(kRows * kOddCols);
-  const auto weight = numbers.Floats(kOddCols);
-  std::vector<float> y(x.size());
-  backend.RmsNorm(x.data(), weight.data(), 1e-5f, kRows, kOddCols, y.data());
-  Give(take, y);
-  backend.Add(y.data(), x.data(), kRows, kOddCols);
-  Give(take, y);
-  auto wide = numbers.Floats(2 * kRows * kOddCols);
+  constexpr int kCount = kRows * kOddCols;
+  Space space(backend, take);
+  HF_ASSIGN_OR_RETURN(const float* const x, space.Copy(numbers.Floats(kCount)));
+  HF_ASSIGN_OR_RETURN(const float* const weight,
+                      space.Copy(numbers.Floats(kOddCols)));
+  HF_ASSIGN_OR_RETURN(float* const y, space.Room<float>(kCount));
+  backend.RmsNorm(x, weight, 1e-5f, kRows, kOddCols, y);
+  HF_RETURN_IF_ERROR(space.Give(y, kCount));
+  backend.Add(y, x, kRows, kOddCols);
+  HF_RETURN_IF_ERROR(space.Give(y, kCount));
+  auto wide = numbers.Floats(2 * kCount);
   for (float& value : wide) value *= 90.0f;  // to both ends of exp's range
-  backend.SiluMul(wide.data(), kRows, kOddCols, y.data());
-  Give(take, y);
-  return backend.Synchronize();
+  HF_ASSIGN_OR_RETURN(const float* const gates, space.Copy(wide));
+  backend.SiluMul(gates, kRows, kOddCols, y);
+  return space.Give(y, kCount);
 }
 
 // Norm, rotation, rows of the pool and attention of one layer, in a prefill and
@@ -151,7 +191,9 @@ Status Layer(Backend& backend, const HeadShape& heads, StateType state,
   Numbers numbers(300 + heads.head_dim);
   const int joined = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
   const int rotated = heads.heads + heads.kv_heads;
-  const auto weight = numbers.Floats(heads.head_dim);
+  Space space(backend, take);
+  HF_ASSIGN_OR_RETURN(const float* const weight,
+                      space.Copy(numbers.Floats(heads.head_dim)));
   std::vector<float> frequencies;
   for (int i = 0; i < heads.head_dim / 4; ++i) {  // half of the head rotates
     frequencies.push_back(1.0f / static_cast<float>(1 + i * i));
@@ -162,35 +204,35 @@ Status Layer(Backend& backend, const HeadShape& heads, StateType state,
 
   const KvShape shape = {1, heads.kv_heads, heads.head_dim, state};
   const std::size_t block_bytes = 2 * shape.TokenBytes() * kBlockTokens;
-  HF_ASSIGN_OR_RETURN(const auto pool, backend.Allocate(3 * block_bytes));
-  auto* const memory = static_cast<std::byte*>(pool->data());
+  HF_ASSIGN_OR_RETURN(std::byte* const memory,
+                      space.Room<std::byte>(3 * block_bytes));
   std::byte* const blocks[] = {memory, memory + block_bytes};
   std::byte* const copy = memory + 2 * block_bytes;
 
   int position = 0;
   while (position < kTokens + kDecodeTokens) {
     const int rows = position == 0 ? kTokens : 1;
-    auto q = numbers.Floats(static_cast<std::size_t>(rows) * joined);
-    std::vector<float> out(static_cast<std::size_t>(rows) * heads.heads *
-                           heads.head_dim);
+    HF_ASSIGN_OR_RETURN(
+        float* const q,
+        space.Copy(numbers.Floats(static_cast<std::size_t>(rows) * joined)));
+    const std::size_t outputs =
+        static_cast<std::size_t>(rows) * heads.heads * heads.head_dim;
+    HF_ASSIGN_OR_RETURN(float* const out, space.Room<float>(outputs));
     const RowSpan span = {blocks, 0, position, rows};
-    backend.HeadNorm(q.data(), weight.data(), 1e-6f, rows, joined, rotated,
-                     heads.head_dim);
-    backend.Rope(q.data(), joined, rotated, heads.head_dim, *table, {&span, 1});
-    backend.StoreKv(shape, 0, &q[heads.heads * heads.head_dim],
-                    &q[rotated * heads.head_dim], joined, {&span, 1});
-    backend.Attention(shape, 0, q.data(), joined, heads.heads, 0.5f, {&span, 1},
-                      out.data());
-    Give(take, out);
+    backend.HeadNorm(q, weight, 1e-6f, rows, joined, rotated, heads.head_dim);
+    backend.Rope(q, joined, rotated, heads.head_dim, *table, {&span, 1});
+    backend.StoreKv(shape, 0, q + heads.heads * heads.head_dim,
+                    q + rotated * heads.head_dim, joined, {&span, 1});
+    backend.Attention(shape, 0, q, joined, heads.heads, 0.5f, {&span, 1}, out);
+    HF_RETURN_IF_ERROR(space.Give(out, outputs));
     position += rows;
   }
-  take({blocks[0], block_bytes});
+  HF_RETURN_IF_ERROR(space.Give(blocks[0], block_bytes));
   const int rest = position - kBlockTokens;
-  std::fill_n(copy, block_bytes, std::byte{0x55});
+  HF_RETURN_IF_ERROR(space.Fill(copy, block_bytes, std::byte{0x55}));
   backend.CopyBlockRows(shape, blocks[1], rest, copy);
   backend.ZeroBlockRows(shape, copy, rest);
-  take({copy, block_bytes});
-  return backend.Synchronize();
+  return space.Give(copy, block_bytes);
 }
 
 // One gated delta net layer, in a prefill and single rows after it: outputs,
@@ -199,32 +241,39 @@ Status RecurrentLayer(Backend& backend, StateType state, const Take& take) {
   GdnShape shape = kGdnShape;
   shape.state_type = state;
   Numbers numbers(400);
-  const auto conv = numbers.Floats(kConvTaps * shape.Channels());
+  Space space(backend, take);
+  HF_ASSIGN_OR_RETURN(const float* const conv,
+                      space.Copy(numbers.Floats(kConvTaps * shape.Channels())));
   auto rates = numbers.Floats(shape.value_heads);
   for (float& rate : rates) rate *= -rate;
-  const auto bias = numbers.Floats(shape.value_heads);
-  const auto norm = numbers.Floats(shape.value_dim);
-  const GdnWeights weights = {conv.data(), rates.data(), bias.data(),
-                              norm.data(), 1e-6f};
+  HF_ASSIGN_OR_RETURN(const float* const decay, space.Copy(rates));
+  HF_ASSIGN_OR_RETURN(const float* const bias,
+                      space.Copy(numbers.Floats(shape.value_heads)));
+  HF_ASSIGN_OR_RETURN(const float* const norm,
+                      space.Copy(numbers.Floats(shape.value_dim)));
+  const GdnWeights weights = {conv, decay, bias, norm, 1e-6f};
   const GdnPlace place = {shape.StateBytes(), 0};
   const std::size_t bytes = shape.StateBytes() + shape.TailBytes();
-  HF_ASSIGN_OR_RETURN(const auto sections, backend.Allocate(bytes));
-  auto* const memory = static_cast<std::byte*>(sections->data());
-  std::fill_n(memory, bytes, std::byte{0x55});  // not read
+  HF_ASSIGN_OR_RETURN(std::byte* const memory, space.Room<std::byte>(bytes));
+  HF_RETURN_IF_ERROR(space.Fill(memory, bytes, std::byte{0x55}));  // not read
+  std::byte* const blocks[] = {memory, memory};                    // nor these
   int position = 0;
   while (position < kTokens + kDecodeTokens) {
     const int rows = position == 0 ? kTokens : 1;
-    auto projected =
-        numbers.Floats(static_cast<std::size_t>(rows) * shape.ProjectedWidth());
-    std::vector<float> out(static_cast<std::size_t>(rows) * shape.ValueWidth());
-    const RowSpan span = {nullptr, 0, position, rows, memory};
-    backend.GatedDeltaNet(shape, weights, place, projected.data(),
-                          shape.ProjectedWidth(), {&span, 1}, out.data());
-    Give(take, out);
+    HF_ASSIGN_OR_RETURN(
+        const float* const projected,
+        space.Copy(numbers.Floats(static_cast<std::size_t>(rows) *
+                                  shape.ProjectedWidth())));
+    const std::size_t outputs =
+        static_cast<std::size_t>(rows) * shape.ValueWidth();
+    HF_ASSIGN_OR_RETURN(float* const out, space.Room<float>(outputs));
+    const RowSpan span = {blocks, 0, position, rows, memory};
+    backend.GatedDeltaNet(shape, weights, place, projected,
+                          shape.ProjectedWidth(), {&span, 1}, out);
+    HF_RETURN_IF_ERROR(space.Give(out, outputs));
     position += rows;
   }
-  take({memory, bytes});
-  return backend.Synchronize();
+  return space.Give(memory, bytes);
 }
 
 Status Experts(Backend& backend, const Take& take) {
@@ -249,21 +298,20 @@ Status Experts(Backend& backend, const Take& take) {
     HF_RETURN_IF_ERROR(pack(kMoeShape.hidden, kMoeShape.ffn));
     experts.push_back({matrices[2 * e].get(), matrices[2 * e + 1].get()});
   }
-  auto logits = numbers.Floats(static_cast<std::size_t>(kRows) * stride);
-  for (float& logit : logits) logit *= 50.0f;  // some weights underflow
-  const auto x =
-      numbers.Floats(static_cast<std::size_t>(kRows) * kMoeShape.hidden);
-  std::vector<float> out(x.size());
-  backend.MoeExperts(kMoeShape, experts, logits.data(), stride, x.data(), kRows,
-                     out.data());
-  Give(take, out);
-  backend.AddGated(out.data(), x.data(), logits.data() + kMoeShape.experts,
-                   stride, kRows, kMoeShape.hidden);
-  Give(take, out);
-  backend.SigmoidMul(out.data(), x.data(), kMoeShape.hidden, kRows,
-                     kMoeShape.hidden);
-  Give(take, out);
-  return backend.Synchronize();
+  auto host_logits = numbers.Floats(static_cast<std::size_t>(kRows) * stride);
+  for (float& logit : host_logits) logit *= 50.0f;  // some weights underflow
+  const std::size_t count = static_cast<std::size_t>(kRows) * kMoeShape.hidden;
+  Space space(backend, take);
+  HF_ASSIGN_OR_RETURN(const float* const logits, space.Copy(host_logits));
+  HF_ASSIGN_OR_RETURN(const float* const x, space.Copy(numbers.Floats(count)));
+  HF_ASSIGN_OR_RETURN(float* const out, space.Room<float>(count));
+  backend.MoeExperts(kMoeShape, experts, logits, stride, x, kRows, out);
+  HF_RETURN_IF_ERROR(space.Give(out, count));
+  backend.AddGated(out, x, logits + kMoeShape.experts, stride, kRows,
+                   kMoeShape.hidden);
+  HF_RETURN_IF_ERROR(space.Give(out, count));
+  backend.SigmoidMul(out, x, kMoeShape.hidden, kRows, kMoeShape.hidden);
+  return space.Give(out, count);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ inline constexpr std::array kSelfTestTypes = {
 // arithmetic is what its revision says. Takes milliseconds and a few MiB.
 //
 // Calls Prepare with limits of its own: to be run before the backend is
-// prepared for a model. For a backend whose memory is host memory.
+// prepared for a model.
 Status RunSelfTest(Backend& backend,
                    const std::function<void(std::span<const std::byte>)>& take);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "shared/check.h"
 
@@ -39,8 +40,22 @@ void StoreRow(std::byte* const* blocks, int position, int view,
 }  // namespace
 
 kernels::StatusOr<std::unique_ptr<kernels::Buffer>> FakeBackend::Allocate(
-    std::size_t) {
-  return kernels::Unimplemented("fake backend");
+    std::size_t bytes) {
+  class HeapBuffer final : public kernels::Buffer {
+   public:
+    explicit HeapBuffer(std::size_t bytes)
+        : pages_(bytes / kBlockAlignment + 1) {
+      data_ = pages_.data();
+      bytes_ = bytes;
+    }
+
+   private:
+    struct alignas(kBlockAlignment) Page {
+      std::byte bytes[kBlockAlignment];
+    };
+    std::vector<Page> pages_;
+  };
+  return std::unique_ptr<kernels::Buffer>(new HeapBuffer(bytes));
 }
 kernels::StatusOr<std::unique_ptr<kernels::Matrix>> FakeBackend::PackMatrix(
     std::span<const kernels::WeightTensor>) {
@@ -102,8 +117,17 @@ void FakeBackend::AddGated(float*, const float*, const float*, int, int, int) {
   NoArithmetic();
 }
 
-void FakeBackend::Copy(const void*, std::size_t, void*) { NoArithmetic(); }
-void FakeBackend::Read(const void*, std::size_t, void*) { NoArithmetic(); }
+void FakeBackend::Copy(const void* from, std::size_t bytes, void* to) {
+  std::memcpy(to, from, bytes);
+}
+void FakeBackend::Read(const void* from, std::size_t bytes, void* to) {
+  std::memcpy(to, from, bytes);
+}
+kernels::Status FakeBackend::Write(const void* from, std::size_t bytes,
+                                   void* to) {
+  std::memcpy(to, from, bytes);
+  return {};
+}
 void FakeBackend::CopyBlockRows(const kernels::KvShape&, const std::byte* from,
                                 int rows, std::byte* to) {
   const int granules = (rows + kGranuleTokens - 1) / kGranuleTokens;

@@ -21,7 +21,7 @@
 
 namespace holdfast::engine::testing {
 
-// Knows blocks alone; any arithmetic aborts.
+// Knows memory and blocks alone; any arithmetic aborts.
 class FakeBackend final : public kernels::Backend {
  public:
   explicit FakeBackend(
@@ -63,8 +63,9 @@ class FakeBackend final : public kernels::Backend {
                      int rows, std::byte* to) override;
   void ZeroBlockRows(const kernels::KvShape& shape, std::byte* block,
                      int first_row) override;
-  void Copy(const void*, std::size_t, void*) override;
-  void Read(const void*, std::size_t, void*) override;
+  void Copy(const void* from, std::size_t bytes, void* to) override;
+  void Read(const void* from, std::size_t bytes, void* to) override;
+  kernels::Status Write(const void* from, std::size_t bytes, void* to) override;
   kernels::Status Synchronize() override { return {}; }
 
  private:
@@ -81,6 +82,7 @@ class FakeModel final : public model::Model {
   const model::ModelInfo& info() const override { return info_; }
   const CacheLayout& layout() const override { return layout_; }
   const kernels::KvShape& kv_shape() const override { return shape_; }
+  void SetGrid(std::uint32_t tokens) override { layout_.grid_tokens = tokens; }
   kernels::Status Forward(
       std::span<const model::SequenceRows> sequences) override;
   kernels::Status LogitsFromHidden(const std::byte* sections,

@@ -65,6 +65,14 @@ StatusOr<PinnedMemory> PinnedMemory::Make(std::size_t bytes,
   return memory;
 }
 
+StatusOr<PinnedRegion> PinnedRegion::Make(void* memory, std::size_t bytes,
+                                          std::string_view what) {
+  HF_CUDA_RETURN_IF_ERROR(
+      cudaHostRegister(memory, bytes, cudaHostRegisterDefault),
+      "pinning " + std::to_string(bytes) + " bytes of " + std::string(what));
+  return PinnedRegion(memory);
+}
+
 StatusOr<Stream> MakeStream() {
   cudaStream_t stream = nullptr;
   HF_CUDA_RETURN_IF_ERROR(

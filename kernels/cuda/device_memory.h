@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/status.h"
 
@@ -60,6 +61,26 @@ class PinnedMemory {
  private:
   std::unique_ptr<std::byte, FreePinned> memory_;
   std::size_t bytes_ = 0;
+};
+
+// Host memory of others, pinned so that the device copies to and from it in the
+// background; unpinned when this is destroyed, before the memory goes.
+class PinnedRegion {
+ public:
+  // Takes pages into memory that were not there. `what` names it in the error.
+  static StatusOr<PinnedRegion> Make(void* memory, std::size_t bytes,
+                                     std::string_view what);
+  PinnedRegion(PinnedRegion&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)) {}
+  PinnedRegion& operator=(PinnedRegion&&) = delete;
+  ~PinnedRegion() {
+    if (memory_ != nullptr) (void)cudaHostUnregister(memory_);
+  }
+
+ private:
+  explicit PinnedRegion(void* memory) : memory_(memory) {}
+
+  void* memory_;
 };
 
 // There for every stream when this returns. `what` names it in the error.

@@ -10,8 +10,13 @@ set(HOLDFAST_CUDA_KERNELS
   moe_products.cu
   moe_routing.cu
   products.cu
-  rows.cu)
+  rows.cu
+  sampling.cu)
 set(HOLDFAST_CUDA_HOST
+  backend_layers.cc
+  backend_pool.cc
+  backend_products.cc
+  backend_sampling.cc
   cuda_backend.cc
   cuda_matrix.cc
   device_memory.cc
@@ -19,5 +24,9 @@ set(HOLDFAST_CUDA_HOST
   gemm.cc
   ipc/arena_probe.cc
   ipc/device_facts.cc
+  ipc/host_reads.cc
   ipc/ipc_memory.cc
+  ipc/probe_memory.cc
+  ipc/probe_peer.cc
+  ipc/vmm_memory.cc
   launch_tables.cc)

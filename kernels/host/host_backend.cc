@@ -117,6 +117,10 @@ class HostBackend final : public Backend {
   void Read(const void* from, std::size_t bytes, void* to) override {
     std::memcpy(to, from, bytes);
   }
+  Status Write(const void* from, std::size_t bytes, void* to) override {
+    std::memcpy(to, from, bytes);
+    return OkStatus();
+  }
   Status Synchronize() override { return OkStatus(); }
 
  private:

@@ -151,6 +151,10 @@ void TimedBackend::Read(const void* from, std::size_t bytes, void* to) {
   backend_.Read(from, bytes, to);
 }
 
+Status TimedBackend::Write(const void* from, std::size_t bytes, void* to) {
+  return backend_.Write(from, bytes, to);
+}
+
 Status TimedBackend::Synchronize() { return backend_.Synchronize(); }
 
 }  // namespace holdfast::bench

@@ -76,6 +76,7 @@ class TimedBackend final : public kernels::Backend {
                      int first_row) override;
   void Copy(const void* from, std::size_t bytes, void* to) override;
   void Read(const void* from, std::size_t bytes, void* to) override;
+  kernels::Status Write(const void* from, std::size_t bytes, void* to) override;
   kernels::Status Synchronize() override;
 
  private:

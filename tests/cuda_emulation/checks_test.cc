@@ -62,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Part{"Pool", CheckPool},
                       Part{"GatedDeltaNet", CheckGatedDeltaNet},
                       Part{"Experts", CheckExperts},
-                      Part{"ContentSums", CheckContentSums}),
+                      Part{"ContentSums", CheckContentSums},
+                      Part{"Sampling", CheckSampling}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

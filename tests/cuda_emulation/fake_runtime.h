@@ -10,6 +10,10 @@
 // * a launch with more threads, shared memory or grid than a device takes
 // fails,
 //   as does one beyond 48 KiB of shared memory without the attribute;
+// * an event is exported only when it was made for that, and not opened by its
+//   own process; memory of the driver's virtual memory management comes in
+//   whole granules, is exported only when it was made for that, and is reached
+//   only where it is mapped and access was set;
 // * host memory is registered once; device memory has its budget;
 // * what the default stream was told and the host does not wait for (setting
 //   memory, copies from ordinary memory) happens no earlier than a
@@ -35,7 +39,11 @@ struct FakeDevice {
   int processors = 48;
   bool integrated = true;
   bool ipc = true;  // else IPC calls are "not supported"
+  bool ipc_events = true;
+  bool events_come = true;  // else they are never ready
+  bool vmm = true;          // else the driver has none of the cuMem functions
   bool host_register = true;
+  bool pageable_access = true;
   std::size_t total_bytes = std::size_t{8} << 30;
   std::size_t shared_bytes = 99 << 10;  // of a block, at most
 };

@@ -10,6 +10,7 @@
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/ipc/arena_probe.h"
 #include "kernels/cuda/ipc/device_facts.h"
+#include "kernels/cuda/ipc/host_reads.h"
 #include "kernels/cuda/ipc/ipc_memory.h"
 #include "tests/cuda_emulation/fake_runtime.h"
 
@@ -173,11 +174,47 @@ TEST_F(RuntimeTest, PinningIsTriedAndUndone) {
   EXPECT_EQ(RegisterSharedMemory().code(), StatusCode::kUnimplemented);
 }
 
+TEST_F(RuntimeTest, DescriptorsAndEventsAreTriedWhereTheDeviceHasThem) {
+  const Status vmm = VmmRoundTrip(kPeer, kDeadline);
+  EXPECT_TRUE(vmm.ok()) << vmm.message();
+  const Status event = EventRoundTrip(kPeer, kDeadline);
+  EXPECT_TRUE(event.ok()) << event.message();
+  FakeDevice device;
+  device.ipc_events = false;
+  ResetFakeRuntime(device);
+  EXPECT_EQ(EventRoundTrip(kPeer, kDeadline).code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST_F(RuntimeTest, FilesAreReadIntoPinnedMemory) {
+  for (const HostRead& read : {CopyFromPlainMemfd(), KernelReadOfPlainMemfd(),
+                               DirectReadIntoHostAlloc("/var/tmp"),
+                               DirectReadIntoPinnedMemfd("/var/tmp")}) {
+    EXPECT_TRUE(read.status.ok()) << read.status.message();
+    EXPECT_GT(read.gb_per_s, 0);
+  }
+  EXPECT_THAT(DirectReadIntoHostAlloc("/nonexistent").status.message(),
+              HasSubstr("/nonexistent"));
+  FakeDevice device;
+  device.host_register = false;
+  device.pageable_access = false;
+  ResetFakeRuntime(device);
+  EXPECT_EQ(DirectReadIntoPinnedMemfd("/var/tmp").status.code(),
+            StatusCode::kUnimplemented);
+  EXPECT_EQ(KernelReadOfPlainMemfd().status.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
 TEST_F(RuntimeTest, FactsNameTheDevice) {
   const std::string facts = DeviceFactsJson(kPeer);
   EXPECT_THAT(facts, HasSubstr("\"device\": \"emulated device\""));
   EXPECT_THAT(facts, HasSubstr("\"ipc_round_trip\": \"ok\""));
   EXPECT_THAT(facts, HasSubstr("\"integrated\": 1"));
+  EXPECT_THAT(facts, HasSubstr("\"vmm_fd_round_trip\": \"ok\""));
+  EXPECT_THAT(facts, HasSubstr("\"ipc_event_round_trip\": \"ok\""));
+  EXPECT_THAT(facts, HasSubstr("\"closed\": "));
+  EXPECT_THAT(facts, HasSubstr("\"host_alloc\": "));
+  EXPECT_THAT(facts, HasSubstr("\"kernel\": "));
 }
 
 TEST_F(RuntimeTest, BudgetOfASharedMemoryIsTheKernels) {

@@ -91,10 +91,15 @@ std::vector<std::byte> Checker::DownloadBytes(const void* from,
   std::vector<std::byte> copy(bytes);
   backend_.Read(from, bytes, copy.data());
   Expect(backend_.Synchronize());
-  for (const std::byte byte : copy) {
+  Digest(copy.data(), bytes);
+  return copy;
+}
+
+void Checker::Digest(const void* from, std::size_t bytes) {
+  for (const std::byte byte :
+       std::span(static_cast<const std::byte*>(from), bytes)) {
     digest_ = (digest_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211u;
   }
-  return copy;
 }
 
 std::vector<float> Checker::Download(const float* from, std::size_t count) {
@@ -132,7 +137,7 @@ void Checker::Compare(const std::string& name, std::span<const float> got,
 void RunAllChecks(Checker& checker) {
   for (const auto check :
        {CheckRows, CheckProducts, CheckAttention, CheckPool, CheckGatedDeltaNet,
-        CheckExperts, CheckContentSums}) {
+        CheckExperts, CheckContentSums, CheckSampling}) {
     check(checker);
     checker.Release();
   }

@@ -63,6 +63,8 @@ class Checker {
   void Fill(std::byte* to, std::size_t bytes, std::uint32_t pattern);
   std::vector<float> Download(const float* from, std::size_t count);
   std::vector<std::byte> DownloadBytes(const void* from, std::size_t bytes);
+  // Bytes that came back otherwise.
+  void Digest(const void* from, std::size_t bytes);
   // Remembers a problem of the check at hand.
   void Expect(const kernels::Status& status);
 
@@ -91,6 +93,7 @@ void CheckPool(Checker& checker);
 void CheckGatedDeltaNet(Checker& checker);
 void CheckExperts(Checker& checker);
 void CheckContentSums(Checker& checker);
+void CheckSampling(Checker& checker);
 
 void RunAllChecks(Checker& checker);
 

@@ -7,6 +7,7 @@ set(HOLDFAST_GPU_CHECKS
   checks_moe.cc
   checks_products.cc
   checks_rows.cc
+  checks_sampling.cc
   checks_sums.cc)
 set(HOLDFAST_GPU_CHECK_PROGRAM
   gpu_check_main.cc

@@ -6,6 +6,7 @@
 #define HOLDFAST_KERNELS_CUDA_IPC_ARENA_PROBE_H_
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "kernels/status.h"
@@ -38,8 +39,18 @@ ArenaChoice ChooseArena(const std::string& program,
 // uses and frees its memory.
 Status KillImporter(const std::string& program,
                     std::chrono::milliseconds deadline);
+// `at` (may be empty) is told when the exporter is gone and when its memory is.
 Status KillExporter(const std::string& program,
+                    std::chrono::milliseconds deadline,
+                    const std::function<void(const char* when)>& at = {});
+
+// A round trip of memory exported as a descriptor (cuMemCreate), and of an
+// event that the second process asks about for at most two seconds. Nothing
+// depends on either: for who wants to know.
+Status VmmRoundTrip(const std::string& program,
                     std::chrono::milliseconds deadline);
+Status EventRoundTrip(const std::string& program,
+                      std::chrono::milliseconds deadline);
 
 // The second process: serves one socket until it closes. An exit status.
 int RunIpcPeer(int socket);

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/ipc/arena_probe.h"
+#include "kernels/cuda/ipc/host_reads.h"
 
 namespace holdfast::kernels::cuda {
 namespace {
@@ -39,7 +40,7 @@ constexpr struct {
     {100, "pageable_uses_host_page_tables"},
     {103, "vmm_posix_fd"},
     {113, "host_register_read_only"},
-    {119, "attribute_119"},
+    {119, "memory_pool_handle_types"},
     {124, "attribute_124"},
     {125, "ipc_events"},
     {141, "host_numa_vmm"},
@@ -104,6 +105,43 @@ std::string Rates() {
          copy(a->data(), pinned->data(), cudaMemcpyHostToDevice) + "}";
 }
 
+std::string Said(const HostRead& read) {
+  if (!read.status.ok()) return Said(read.status);
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", read.gb_per_s);
+  return text;
+}
+
+// Where the file system of a cache is likely to be; a tmpfs would say nothing.
+constexpr char kFileFolder[] = "/var/tmp";
+
+// What the second process, files and shared memory are good for.
+std::string RoundTrips(const std::string& program) {
+  std::string available =
+      "{\"before\": " + std::to_string(MeminfoBytes("MemAvailable:"));
+  const Status exporter =
+      KillExporter(program, kRoundTrip, [&available](const char* when) {
+        available += std::string(", \"") + when +
+                     "\": " + std::to_string(MeminfoBytes("MemAvailable:"));
+      });
+  return "  \"ipc_round_trip\": " + Said(IpcRoundTrip(program, kRoundTrip)) +
+         ",\n  \"ipc_importer_killed\": " +
+         Said(KillImporter(program, kRoundTrip)) +
+         ",\n  \"ipc_exporter_killed\": " + Said(exporter) +
+         ",\n  \"mem_available_around_exporter\": " + available + "}" +
+         ",\n  \"ipc_event_round_trip\": " +
+         Said(EventRoundTrip(program, kRoundTrip)) +
+         ",\n  \"vmm_fd_round_trip\": " +
+         Said(VmmRoundTrip(program, kRoundTrip)) +
+         ",\n  \"register_memfd\": " + Said(RegisterSharedMemory()) +
+         ",\n  \"direct_read_gb_per_s\": {\"pinned_memfd\": " +
+         Said(DirectReadIntoPinnedMemfd(kFileFolder)) +
+         ", \"host_alloc\": " + Said(DirectReadIntoHostAlloc(kFileFolder)) +
+         "},\n  \"plain_memfd_gb_per_s\": {\"copy\": " +
+         Said(CopyFromPlainMemfd()) +
+         ", \"kernel\": " + Said(KernelReadOfPlainMemfd()) + "}";
+}
+
 }  // namespace
 
 std::string JsonString(const std::string& text) {
@@ -155,18 +193,12 @@ std::string DeviceFactsJson(const std::string& program) {
   }
   json += "},\n";
   const auto budget = DeviceBudget();
-  json +=
-      "  \"budget\": " +
-      (budget.ok() ? "{\"bytes\": " + std::to_string(budget->bytes) +
-                         ", \"how\": " + JsonString(budget->how) + "}"
-                   : Said(budget.status())) +
-      ",\n  \"ipc_round_trip\": " + Said(IpcRoundTrip(program, kRoundTrip)) +
-      ",\n  \"ipc_importer_killed\": " +
-      Said(KillImporter(program, kRoundTrip)) +
-      ",\n  \"ipc_exporter_killed\": " +
-      Said(KillExporter(program, kRoundTrip)) +
-      ",\n  \"register_memfd\": " + Said(RegisterSharedMemory()) +
-      ",\n  \"copy_gb_per_s\": " + Rates() + "\n}\n";
+  json += "  \"budget\": " +
+          (budget.ok() ? "{\"bytes\": " + std::to_string(budget->bytes) +
+                             ", \"how\": " + JsonString(budget->how) + "}"
+                       : Said(budget.status())) +
+          ",\n" + RoundTrips(program) + ",\n  \"copy_gb_per_s\": " + Rates() +
+          "\n}\n";
   return json;
 }
 

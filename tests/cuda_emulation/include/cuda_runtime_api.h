@@ -75,9 +75,18 @@ struct cudaDeviceProp {
 struct cudaIpcMemHandle_t {
   char reserved[64];
 };
+struct cudaIpcEventHandle_t {
+  char reserved[64];
+};
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+};
+inline constexpr unsigned long long cudaEnableDefault = 0;
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
+inline constexpr unsigned cudaEventInterprocess = 4;
 inline constexpr unsigned cudaHostAllocDefault = 0;
 inline constexpr unsigned cudaHostRegisterDefault = 0;
 inline constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
@@ -123,12 +132,20 @@ cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer);
 cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle,
                                  unsigned flags);
 cudaError_t cudaIpcCloseMemHandle(void* pointer);
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle,
+                                  cudaEvent_t event);
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event,
+                                   cudaIpcEventHandle_t handle);
+cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* symbol, void** function, unsigned version,
+    unsigned long long flags, cudaDriverEntryPointQueryResult* result);
 
 cudaError_t cudaFuncSetAttribute(const void* kernel,
                                  cudaFuncAttribute attribute, int value);

@@ -1,0 +1,137 @@
+// The fake runtime's state and rules (fake_runtime.h says which). Its calls are
+// in fake_*_calls.cc, by what they are about.
+#ifndef HOLDFAST_TESTS_CUDA_EMULATION_FAKE_STATE_H_
+#define HOLDFAST_TESTS_CUDA_EMULATION_FAKE_STATE_H_
+
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cuda_runtime.h"
+#include "tests/cuda_emulation/fake_runtime.h"
+
+namespace holdfast::emulation {
+
+inline constexpr std::size_t kSegmentBytes = std::size_t{2} << 20;
+inline constexpr std::size_t kAlignment = 256;
+inline constexpr std::size_t kPlainSharedBytes = 48 << 10;
+inline constexpr int kFreshMemory = 0xff;  // NaN, whatever the type
+
+// What the driver maps as one: an own allocation of at least 2 MiB, or small
+// ones together.
+struct Segment {
+  int fd = -1;
+  std::size_t bytes = 0;
+  std::size_t used = 0;
+  int allocations = 0;
+  bool shared = false;  // small allocations
+};
+
+struct HandleBytes {
+  char magic[8];
+  int pid;
+  int fd;
+  std::size_t bytes;
+  char uuid_byte;
+};
+static_assert(sizeof(HandleBytes) <= sizeof(cudaIpcMemHandle_t));
+
+struct Opened {
+  std::tuple<int, int> exporter;
+  std::size_t bytes = 0;
+  int references = 0;
+};
+
+struct Failure {
+  int calls_left = 0;
+  cudaError_t error = cudaSuccess;
+};
+
+class Runtime {
+ public:
+  static Runtime& Get() {
+    static Runtime runtime;
+    return runtime;
+  }
+
+  std::mutex mutex;
+  FakeDevice device;
+  cudaError_t sticky = cudaSuccess;
+  cudaError_t last = cudaSuccess;
+  std::map<std::string, Failure> failures;
+  std::map<char*, Segment> segments;         // by base
+  std::map<char*, std::size_t> allocations;  // by pointer
+  std::map<char*, Opened> opened;            // by base
+  std::map<void*, std::size_t> pinned;       // cudaHostAlloc
+  std::map<void*, std::size_t> registered;   // cudaHostRegister
+  std::map<const void*, std::size_t> shared_limits;
+  std::map<cudaEvent_t, unsigned> event_flags;
+  std::size_t bytes = 0;
+  // Work of the default stream that the host does not wait for.
+  std::vector<std::function<void()>> pending;
+
+  void Flush() {
+    for (const auto& work : pending) work();
+    pending.clear();
+  }
+  bool Pinned(const void* pointer) const {
+    const auto it = pinned.upper_bound(const_cast<void*>(pointer));
+    if (it == pinned.begin()) return false;
+    const auto& [start, size] = *std::prev(it);
+    return pointer < static_cast<const char*>(start) + size;
+  }
+
+  cudaError_t Answer(cudaError_t error) {
+    if (error != cudaSuccess) last = error;
+    return error;
+  }
+
+  // First of every call: a sticky error, or one that a test asked for.
+  cudaError_t Enter(const char* function) {
+    if (sticky != cudaSuccess) return sticky;
+    const auto failure = failures.find(function);
+    if (failure == failures.end() || --failure->second.calls_left > 0) {
+      return cudaSuccess;
+    }
+    const cudaError_t error = failure->second.error;
+    failures.erase(failure);
+    if (error == cudaErrorIllegalAddress || error == cudaErrorLaunchFailure) {
+      sticky = error;
+    }
+    return error;
+  }
+
+  char* NewSegment(std::size_t size, bool small);
+  cudaError_t Allocate(void** pointer, std::size_t size);
+  // The segment that holds an address; end() for none.
+  std::map<char*, Segment>::iterator SegmentOf(const void* address) {
+    const auto* at = static_cast<const char*>(address);
+    auto it = segments.upper_bound(const_cast<char*>(at));
+    if (it == segments.begin()) return segments.end();
+    --it;
+    return at < it->first + it->second.bytes ? it : segments.end();
+  }
+
+  cudaError_t Free(void* pointer);
+  cudaError_t Open(void** pointer, const cudaIpcMemHandle_t& handle);
+  cudaError_t Export(cudaIpcMemHandle_t* handle, void* pointer);
+  cudaError_t Close(void* pointer);
+};
+
+}  // namespace holdfast::emulation
+
+// First in every call.
+#define HF_ENTER(name)                                 \
+  auto& runtime = holdfast::emulation::Runtime::Get(); \
+  const std::lock_guard lock(runtime.mutex);           \
+  if (const cudaError_t entered = runtime.Enter(name); \
+      entered != cudaSuccess) {                        \
+    return runtime.Answer(entered);                    \
+  }
+
+#endif  // HOLDFAST_TESTS_CUDA_EMULATION_FAKE_STATE_H_

@@ -1,0 +1,55 @@
+// Streams and events.
+#include "tests/cuda_emulation/fake_state.h"
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  HF_ENTER("cudaStreamCreateWithFlags");
+  *stream = reinterpret_cast<cudaStream_t>(new char);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete reinterpret_cast<char*>(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  HF_ENTER("cudaStreamSynchronize");
+  if (stream == nullptr) runtime.Flush();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  HF_ENTER("cudaStreamQuery");
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  HF_ENTER("cudaEventCreateWithFlags");
+  *event = reinterpret_cast<cudaEvent_t>(new char);
+  runtime.event_flags[*event] = flags;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  auto& runtime = holdfast::emulation::Runtime::Get();
+  const std::lock_guard lock(runtime.mutex);
+  runtime.event_flags.erase(event);
+  delete reinterpret_cast<char*>(event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  HF_ENTER("cudaEventRecord");
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t) {
+  HF_ENTER("cudaEventQuery");
+  return runtime.Answer(runtime.device.events_come ? cudaSuccess
+                                                   : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  HF_ENTER("cudaEventSynchronize");
+  return cudaSuccess;
+}
