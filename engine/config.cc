@@ -4,6 +4,7 @@
 
 #include "engine/cache/planner_costs.h"
 #include "fmt/format.h"
+#include "shared/cache_layout.h"
 
 namespace holdfast::engine {
 namespace {
@@ -12,6 +13,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxQueue = 100000;
 // Rows that decode at once go into one step.
 constexpr int kMaxParallel = 256;
+constexpr int kMaxChunk = 16384;
 constexpr std::uint64_t kMaxPoolTokens = std::uint64_t{1} << 38;
 constexpr double kMaxPoolGb = 1e6;
 
@@ -43,6 +45,13 @@ absl::Status Config::Validate() const {
   if (exactness != "row_invariant" && exactness != "grid") {
     return Bad(fmt::format("--exactness {}: must be row_invariant or grid",
                            exactness));
+  }
+  if (prefix_chunk < 0 || prefix_chunk % kBlockTokens != 0 ||
+      prefix_chunk > kMaxChunk) {
+    return Bad(
+        fmt::format("--prefix-chunk {}: must be a multiple of {} and at "
+                    "most {}",
+                    prefix_chunk, kBlockTokens, kMaxChunk));
   }
   if (max_context < 0 || max_context == 1) {
     return Bad(
@@ -77,6 +86,10 @@ absl::Status Config::Validate() const {
   if (spill_min_tokens < 0) {
     return Bad(fmt::format("--spill-min-tokens {}: must not be negative",
                            spill_min_tokens));
+  }
+  if (!(staging_gb >= 0 && staging_gb <= kMaxPoolGb)) {
+    return Bad(fmt::format("--staging-gb {}: must be 0 to {}", staging_gb,
+                           kMaxPoolGb));
   }
   if (!planner_costs.empty()) {
     if (const auto costs = ParsePlannerCosts(planner_costs); !costs.ok()) {
@@ -120,9 +133,14 @@ void AddFlags(CLI::App& app, Config& config) {
                  "type of cached rows: bf16 or f32")
       ->capture_default_str();
   app.add_option("--exactness", config.exactness,
-                 "row_invariant: any split of a prompt gives the same bits; "
+                 "of the CPU. row_invariant: any split of a prompt gives the "
+                 "same bits; "
                  "grid: for tests, only whole chunks from grid lines do, and "
                  "decode perturbs the last bits")
+      ->capture_default_str();
+  app.add_option("--prefix-chunk", config.prefix_chunk,
+                 "tokens between grid lines, where prefill chunks start; 0: "
+                 "the model's. Another value is another fingerprint")
       ->capture_default_str();
   app.add_option("--max-context", config.max_context,
                  "tokens of the longest conversation; 0: the model's limit")
@@ -165,6 +183,10 @@ void AddFlags(CLI::App& app, Config& config) {
   app.add_option("--parallel", config.parallel,
                  "requests that run at once, each on a seat. Their contexts "
                  "share the pool: when blocks run out, the youngest waits")
+      ->capture_default_str();
+  app.add_option("--staging-gb", config.staging_gb,
+                 "on a CUDA device: host memory that rows are copied to for "
+                 "the cache service, in GiB; what does not fit is not stored")
       ->capture_default_str();
   app.add_option("--max-queue", config.max_queue,
                  "requests that may wait for a seat")

@@ -29,9 +29,11 @@ struct Config {
   // Type of the cached rows: bf16 takes half the memory; f32 is for comparing
   // with reference implementations.
   std::string state_dtype = "bf16";
-  // row_invariant: any split of a prompt is exact. grid: behaves as a grid
-  // backend and perturbs decode, to test what holds on one.
+  // Of the host backend. row_invariant: any split of a prompt is exact. grid:
+  // behaves as a grid backend and perturbs decode, to test what holds on one.
   std::string exactness = "row_invariant";
+  // Tokens between grid lines, where prefill chunks start; 0: the model's own.
+  int prefix_chunk = 0;
   // Tokens of the longest conversation; 0: the model's own limit.
   int max_context = 0;
   // Size of the block pool; at most one of the two. Neither: one conversation a
@@ -61,6 +63,9 @@ struct Config {
   std::optional<double> cache_budget_gb;
   // Seats: requests that run at once. Their contexts share the pool.
   int parallel = 1;
+  // On a CUDA device: host memory that rows are copied to for the cache
+  // service. What does not fit there is not stored.
+  double staging_gb = 2;  // GiB
   // Requests that may wait for a seat.
   int max_queue = 64;
   // Accepts forced tokens and digests from clients: never for production.
@@ -84,6 +89,9 @@ struct Config {
   }
   std::uint64_t keep_free_bytes() const {
     return static_cast<std::uint64_t>(keep_free_gb * (std::uint64_t{1} << 30));
+  }
+  std::uint64_t staging_bytes() const {
+    return static_cast<std::uint64_t>(staging_gb * (std::uint64_t{1} << 30));
   }
   kernels::StateType state_type() const {
     return state_dtype == "f32" ? kernels::StateType::kF32

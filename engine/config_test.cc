@@ -34,6 +34,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
   expect("--threads -1", [](Config& c) { c.threads = -1; });
   expect("--state-dtype f16", [](Config& c) { c.state_dtype = "f16"; });
   expect("--exactness row", [](Config& c) { c.exactness = "row"; });
+  expect("--prefix-chunk 300", [](Config& c) { c.prefix_chunk = 300; });
   expect("--max-context 1", [](Config& c) { c.max_context = 1; });
   expect("--pool-tokens 0", [](Config& c) { c.pool_tokens = 0; });
   expect("--pool-gb -1", [](Config& c) { c.pool_gb = -1; });
@@ -52,6 +53,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
   expect("--resident-guest-max -1",
          [](Config& c) { c.resident_guest_max = -1; });
   expect("--spill-min-tokens -1", [](Config& c) { c.spill_min_tokens = -1; });
+  expect("--staging-gb -1", [](Config& c) { c.staging_gb = -1; });
   expect("--max-queue -1", [](Config& c) { c.max_queue = -1; });
 }
 

@@ -1,10 +1,11 @@
 #include "engine/fingerprint.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
+#include <vector>
 
 #include "engine/model_status.h"
-#include "engine/pool/block_table.h"
 #include "kernels/self_test.h"
 #include "shared/cache_layout.h"
 
@@ -64,13 +65,13 @@ absl::StatusOr<Sha256Digest> SelfTestModel(model::Model& model,
                                            kernels::Backend& backend) {
   const CacheLayout& layout = model.layout();
   const std::size_t section_bytes = model::ComputeSectionOffsets(layout).bytes;
-  const AlignedBytes block = AllocateAligned(layout.BlockBytes());
-  const AlignedBytes sections = AllocateAligned(section_bytes);
-  if (block == nullptr || sections == nullptr) {
-    return absl::ResourceExhaustedError("no memory for the self-test");
-  }
-  std::fill_n(sections.get(), section_bytes, std::byte{0});
-  std::byte* const table[] = {block.get()};
+  const auto block_memory = backend.Allocate(layout.BlockBytes());
+  if (!block_memory.ok()) return ToAbslStatus(block_memory.status());
+  const auto section_memory = backend.Allocate(section_bytes);
+  if (!section_memory.ok()) return ToAbslStatus(section_memory.status());
+  auto* const block = static_cast<std::byte*>((*block_memory)->data());
+  auto* const sections = static_cast<std::byte*>((*section_memory)->data());
+  std::byte* const table[] = {block};
   std::vector<float> logits(model.info().vocab_size);
   Sha256 sha;
   int position = 0;
@@ -82,7 +83,7 @@ absl::StatusOr<Sha256Digest> SelfTestModel(model::Model& model,
     const model::SequenceRows sequence{.ids = ids,
                                        .position = position,
                                        .blocks = table,
-                                       .sections = sections.get(),
+                                       .sections = sections,
                                        .last_logits = logits,
                                        .all_logits = {}};
     position += rows;
@@ -93,9 +94,16 @@ absl::StatusOr<Sha256Digest> SelfTestModel(model::Model& model,
   absl::Status status = forward(kPrefillRows);
   for (int i = 0; status.ok() && i < kDecodeRows; ++i) status = forward(1);
   if (!status.ok()) return status;
-  backend.ZeroBlockRows(model.kv_shape(), block.get(), position);
-  sha.Update(block.get(), layout.RowBytes() * kBlockTokens);
-  return sha.Update(sections.get(), section_bytes).Finish();
+  backend.ZeroBlockRows(model.kv_shape(), block, position);
+  std::vector<std::byte> rows(layout.RowBytes() * kBlockTokens);
+  std::vector<std::byte> state(section_bytes);
+  backend.Read(block, rows.size(), rows.data());
+  backend.Read(sections, state.size(), state.data());
+  status = ToAbslStatus(backend.Synchronize());
+  if (!status.ok()) return status;
+  return sha.Update(rows.data(), rows.size())
+      .Update(state.data(), state.size())
+      .Finish();
 }
 
 }  // namespace holdfast::engine

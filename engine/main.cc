@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "engine/backend/choose_backend.h"
+#include "engine/backend/cuda_device.h"
 #include "engine/config.h"
 #include "engine/server.h"
 #include "engine/startup.h"
@@ -27,6 +27,8 @@ constexpr milliseconds kPoll{500};
 // Streams get this long to take their last event after a drain.
 constexpr milliseconds kShutdown{2000};
 constexpr int kExitFailed = 1;
+// The device failed while serving: a new process may find it well (EX_OSERR).
+constexpr int kExitDeviceLost = 71;
 
 using EngineOr = absl::StatusOr<std::unique_ptr<LoadedEngine>>;
 
@@ -63,13 +65,28 @@ EngineOr Load(const Config& config, SignalWaiter& signals,
   return loading.get();
 }
 
-void ServeUntilSignal(Scheduler& scheduler, SignalWaiter& signals) {
+// False: the device was lost before a signal came.
+bool ServeUntilSignal(LoadedEngine& engine, SignalWaiter& signals) {
   std::uint64_t last = 0;
   while (!signals.Wait(kPoll)) {
-    const std::uint64_t progress = scheduler.progress();
+    if (engine.device_lost()) return false;
+    const std::uint64_t progress = engine.scheduler().progress();
     if (progress != last) NotifyWatchdog();
     last = progress;
   }
+  return true;
+}
+
+// Streams get their last event; nothing else of this process can be saved.
+[[noreturn]] void EndWithoutDevice(grpc::Server& server) {
+  spdlog::critical(
+      "the CUDA device has failed for good: this process ends, a new one is "
+      "needed");
+  NotifyStopping();
+  SetHealthy(server, false);
+  Shutdown(server);
+  spdlog::shutdown();
+  std::_Exit(kExitDeviceLost);
 }
 
 // A second signal cuts the drain short.
@@ -112,7 +129,7 @@ int Run(const Config& config, SignalWaiter& signals) {
   SetHealthy(**server, true);
   spdlog::info("serving socket={}", config.socket_path());
   NotifyReady("serving");
-  ServeUntilSignal((*engine)->scheduler(), signals);
+  if (!ServeUntilSignal(**engine, signals)) EndWithoutDevice(**server);
   NotifyStopping();
   SetHealthy(**server, false);
   Drain((*engine)->scheduler(), (*engine)->pool_bytes(), signals);
@@ -121,13 +138,13 @@ int Run(const Config& config, SignalWaiter& signals) {
 }
 
 int Main(int argc, char** argv) {
-  if (const auto code = RunProbePeer(argc, argv)) return *code;
+  if (const auto code = RunCudaPeer(argc, argv)) return *code;
   Config config;
   CLI::App app("Holdfast's engine: serves one model by token ids", kName);
   AddFlags(app, config);
   if (const auto code = ParseCommandLine(app, argc, argv)) return *code;
   if (config.probe) {
-    std::fputs(ProbeJson("/proc/self/exe").c_str(), stdout);
+    std::fputs(CudaFactsJson("/proc/self/exe").c_str(), stdout);
     return EXIT_SUCCESS;
   }
   absl::Status status = config.Validate();

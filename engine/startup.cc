@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
-#include "engine/backend/choose_backend.h"
 #include "engine/fingerprint.h"
 #include "engine/model/loader.h"
 #include "engine/model_status.h"
 #include "engine/pool/free_memory.h"
 #include "engine/pool/pool_size.h"
 #include "fmt/format.h"
+#include "shared/deadlines.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
@@ -22,12 +22,16 @@ namespace {
 
 // Rows of the longest step: work space of the forward pass.
 constexpr int kMaxStepRows = 512;
+// Sections of the resident, of a running request and of one that begins.
+constexpr int kStatesASeat = 3;
 // On a grid backend, where a step is a whole chunk.
 constexpr int kChunkRows = 1024;
 
-int StepRows(const kernels::BackendInfo& backend) {
-  return backend.exactness == kernels::Exactness::kRowInvariant ? kMaxStepRows
-                                                                : kChunkRows;
+int StepRows(const Config& config, const kernels::BackendInfo& backend) {
+  if (backend.exactness == kernels::Exactness::kRowInvariant) {
+    return kMaxStepRows;
+  }
+  return config.prefix_chunk > 0 ? config.prefix_chunk : kChunkRows;
 }
 
 v1::CacheServiceLink::State ToProto(attach::AttachLink::State state) {
@@ -44,9 +48,11 @@ v1::CacheServiceLink::State ToProto(attach::AttachLink::State state) {
   return v1::CacheServiceLink::STATE_UNSPECIFIED;
 }
 
-MemoryLimits Memory(const Config& config) {
-  MemoryLimits limits{.keep_free_bytes = config.keep_free_bytes(),
-                      .available = AvailableMemoryBytes};
+// On a device a block takes no memory that was not taken at the start.
+MemoryLimits Memory(const Config& config, bool on_device) {
+  MemoryLimits limits;
+  limits.keep_free_bytes = config.keep_free_bytes();
+  if (!on_device) limits.available = AvailableMemoryBytes;
   if (config.cache_budget_gb) {
     limits.cache_budget_bytes = static_cast<std::uint64_t>(
         *config.cache_budget_gb * (std::uint64_t{1} << 30));
@@ -89,29 +95,31 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
   const auto start = std::chrono::steady_clock::now();
   auto chosen = ChooseBackend(config);
   if (!chosen.ok()) return chosen.status();
-  spdlog::info("backend name={} target={} reason=\"{}\"",
-               chosen->backend->info().name, chosen->backend->info().target,
-               chosen->reason);
-  backend_ = std::move(chosen->backend);
-  const kernels::BackendInfo& machine = backend_->info();
+  chosen_ = *std::move(chosen);
+  kernels::Backend& backend = chosen_.backend();
+  const kernels::BackendInfo& machine = backend.info();
+  spdlog::info("backend name={} target={} reason=\"{}\"", machine.name,
+               machine.target, chosen_.reason);
   SelfTests self_tests;
-  const auto kernels_test = SelfTestKernels(*backend_);
+  const auto kernels_test = SelfTestKernels(backend);
   if (!kernels_test.ok()) return kernels_test.status();
   self_tests.kernels = *kernels_test;
-  auto loaded = model::LoadModel(config.model, *backend_,
+  auto loaded = model::LoadModel(config.model, backend,
                                  {.state_type = config.state_type(),
-                                  .max_rows = StepRows(machine),
-                                  .max_context = config.max_context});
+                                  .max_rows = StepRows(config, machine),
+                                  .max_context = config.max_context,
+                                  .grid_tokens = config.prefix_chunk});
   if (!loaded.ok()) return ToAbslStatus(loaded.status());
   model_ = std::move(loaded->model);
   tokenizer_ = std::move(loaded->tokenizer);
   if (machine.exactness == kernels::Exactness::kGrid &&
-      model_->layout().grid_tokens > kChunkRows) {
+      static_cast<int>(model_->layout().grid_tokens) >
+          StepRows(config, machine)) {
     return absl::UnimplementedError(
         fmt::format("a grid of {} tokens: steps have at most {} rows",
-                    model_->layout().grid_tokens, kChunkRows));
+                    model_->layout().grid_tokens, StepRows(config, machine)));
   }
-  const auto model_test = SelfTestModel(*model_, *backend_);
+  const auto model_test = SelfTestModel(*model_, backend);
   if (!model_test.ok()) return model_test.status();
   self_tests.model = *model_test;
   const auto fingerprint =
@@ -138,8 +146,21 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
   const CacheLayout& layout = model_->layout();
   const std::size_t section_bytes = model::ComputeSectionOffsets(layout).bytes;
   anchor_slots_ = AnchorSlotsFor(config.resident_bytes(), section_bytes);
-  const std::uint64_t anchor_bytes = section_bytes * anchor_slots_;
-  const std::uint64_t available = AvailableMemoryBytes();
+  DeviceMemoryPlan memory;
+  memory.weight_bytes = model_->info().weight_bytes;
+  memory.states = anchor_slots_;
+  memory.budget.bytes = AvailableMemoryBytes();
+  if (chosen_.device != nullptr) {
+    auto budget = chosen_.device->Budget();
+    if (!budget.ok()) return budget.status();
+    memory.budget = *std::move(budget);
+    memory.states += kStatesASeat * config.parallel;
+    if (!config.no_cache_service) {
+      memory.staging_bytes =
+          config.staging_bytes() / layout.BlockBytes() * layout.BlockBytes();
+    }
+  }
+  memory.state_bytes = section_bytes * memory.states;
   const RetentionBudgets budgets = config.retention();
   const auto plan = PlanPool(
       layout,
@@ -151,30 +172,78 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
        .pin_bytes = budgets.pin_bytes,
        .park_bytes = budgets.park_bytes,
        .stash_bytes = budgets.stash_bytes,
-       .available_bytes = available - std::min(available, anchor_bytes)});
+       .available_bytes = memory.budget.bytes -
+                          std::min(memory.budget.bytes, memory.wanted())});
   if (!plan.ok()) return plan.status();
   max_context_ = plan->max_context;
   blocks_ = plan->blocks;
-  // The lease table lies behind the blocks.
-  auto arena =
-      MemfdArena::Create("holdfast-pool", plan->bytes() + kLeaseTableBytes,
-                         ArenaWriters::kCreatorOnly);
-  if (!arena.ok()) return arena.status();
-  arena_ = std::make_unique<MemfdArena>(*std::move(arena));
+  if (chosen_.device != nullptr) {
+    if (auto s = MakeDevicePool(config, *plan, std::move(memory)); !s.ok()) {
+      return s;
+    }
+  } else {
+    auto pool = PoolMemory::OnHost(plan->blocks, plan->block_bytes);
+    if (!pool.ok()) return pool.status();
+    pool_memory_ = *std::move(pool);
+  }
   LogLines(DescribePool(*plan, layout));
   LogLines(DescribeAnchors(anchor_slots_, section_bytes, layout.Recurrent()));
+  return absl::OkStatus();
+}
+
+absl::Status LoadedEngine::MakeDevicePool(const Config& config,
+                                          const PoolPlan& plan,
+                                          DeviceMemoryPlan memory) {
+  CudaDevice& device = *chosen_.device;
+  memory.pool_bytes = plan.bytes();
+  memory.workspace = device.Memory();
+  if (memory.wanted() > memory.budget.bytes) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "pool, states and staging take {} MiB, the device has {} MiB left "
+        "({}): "
+        "choose another --pool-tokens, --pool-gb, --resident-gb or "
+        "--staging-gb",
+        memory.wanted() >> 20, memory.budget.bytes >> 20, memory.budget.how));
+  }
+  auto pool = PoolMemory::OnDevice(
+      device.backend(), plan.blocks, plan.block_bytes,
+      static_cast<int>(memory.staging_bytes / plan.block_bytes));
+  if (!pool.ok()) return pool.status();
+  pool_memory_ = *std::move(pool);
+  if (config.no_cache_service) {
+    spdlog::info("arena kind=none reason=\"--no-cache-service\"");
+  } else if (pool_memory_->arena() == nullptr) {
+    spdlog::info(
+        "arena kind=none reason=\"--staging-gb has no room for a "
+        "block\"");
+  } else {
+    const DeviceArena arena =
+        device.ProbeArena("/proc/self/exe", deadlines::kArenaProbe);
+    spdlog::info("arena kind=pinned reason=\"{}\"",
+                 arena.ipc ? "cuda_ipc would work here, but the cache service "
+                             "does not map a device's memory yet"
+                           : arena.reason);
+    auto pinned = device.Pin(pool_memory_->arena()->data(),
+                             pool_memory_->arena()->bytes());
+    memory.staging_pinned =
+        pinned.ok() ? "pinned"
+                    : "not pinned: " + std::string(pinned.status().message());
+    if (pinned.ok()) pinned_ = *std::move(pinned);
+  }
+  LogLines(DescribeDeviceMemory(memory));
   return absl::OkStatus();
 }
 
 absl::Status LoadedEngine::StartAttach(const Config& config) {
   attach::AttachClientOptions options;
   options.run_dir = config.run_dir;
-  options.pool = arena_.get();
+  options.pool = pool_memory_->arena();
   options.fingerprint = fingerprint_;
   options.model_name = model_->info().name;
   options.layout = model_->layout();
-  options.block_count = static_cast<std::uint64_t>(blocks_);
-  options.lease_table_offset = arena_->bytes() - kLeaseTableBytes;
+  options.block_count =
+      static_cast<std::uint64_t>(pool_memory_->arena_blocks());
+  options.lease_table_offset = pool_memory_->lease_table_offset();
   options.lease_slots = kLeaseSlots;
   auto client = attach::AttachClient::Start(std::move(options));
   if (!client.ok()) return client.status();
@@ -188,26 +257,39 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<Tiering> LoadedEngine::MakeTiering(BlockPool& pool) {
+  std::byte* const memory = pool_memory_->arena()->data();
+  auto lending =
+      pool_memory_->on_device()
+          ? std::make_unique<Lending>(pool, chosen_.backend(), memory,
+                                      pool_memory_->arena_blocks())
+          : std::make_unique<Lending>(pool);
+  return std::make_unique<Tiering>(*tiers_, *costs_,
+                                   memory + pool_memory_->lease_table_offset(),
+                                   std::move(lending));
+}
+
 absl::Status LoadedEngine::StartThreads(const Config& config) {
-  if (!config.no_cache_service) {
+  if (!config.no_cache_service && pool_memory_->arena() != nullptr) {
     if (auto s = StartAttach(config); !s.ok()) return s;
   }
   auto state = std::make_unique<EngineState>(
-      *model_, *backend_, arena_->data(), blocks_, tokenizer_,
+      *model_, chosen_.backend(), pool_memory_->blocks(), blocks_, tokenizer_,
       EngineState::Options{
           .fingerprint = fingerprint_,
           .eos_ids = {tokenizer_.eos_ids.begin(), tokenizer_.eos_ids.end()},
           .max_context = max_context_,
-          .max_rows = StepRows(backend_->info()),
+          .max_rows = StepRows(config, chosen_.backend().info()),
           .anchor_bytes = config.resident_bytes(),
           .seats = config.parallel,
           .retention = config.retention(),
-          .memory = Memory(config)});
-  if (tiers_ != nullptr) {
-    state->tiering = std::make_unique<Tiering>(
-        *tiers_, *costs_, arena_->data() + arena_->bytes() - kLeaseTableBytes,
-        state->pool);
+          .memory = Memory(config, chosen_.device != nullptr)});
+  if (chosen_.device != nullptr) {
+    const absl::Status reserved = state->section_buffers.Reserve(
+        anchor_slots_ + kStatesASeat * config.parallel);
+    if (!reserved.ok()) return reserved;
   }
+  if (tiers_ != nullptr) state->tiering = MakeTiering(state->pool);
   scheduler_ = std::make_unique<Scheduler>(
       std::move(state),
       Scheduler::Options{.max_queue = config.max_queue, .debug = config.debug});
@@ -216,19 +298,19 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
 
 EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   const model::ModelInfo& info = model_->info();
+  const kernels::BackendInfo& backend = chosen_.backend().info();
   v1::EngineStatus status = base;
   status.set_model_name(info.name);
   status.set_architecture(info.architecture);
   status.set_fingerprint(fingerprint_.data(), fingerprint_.size());
-  status.set_backend(
-      fmt::format("{} ({})", backend_->info().name, backend_->info().target));
-  status.set_exactness(ExactnessName(backend_->info().exactness));
+  status.set_backend(fmt::format("{} ({})", backend.name, backend.target));
+  status.set_exactness(ExactnessName(backend.exactness));
   status.set_max_context_tokens(max_context_);
   status.set_vocab_size(info.vocab_size);
   status.mutable_eos_ids()->Add(tokenizer_.eos_ids.begin(),
                                 tokenizer_.eos_ids.end());
   status.set_grid_tokens(model_->layout().grid_tokens);
-  status.set_pool_bytes(arena_->bytes() - kLeaseTableBytes);
+  status.set_pool_bytes(pool_memory_->bytes());
   status.set_pool_blocks(blocks_);
   status.set_row_bytes(model_->layout().RowBytes());
   status.set_section_bytes(

@@ -6,14 +6,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/backend/choose_backend.h"
+#include "engine/backend/memory_table.h"
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/remote_tiers.h"
 #include "engine/config.h"
 #include "engine/model/model.h"
+#include "engine/pool/pool_memory.h"
+#include "engine/pool/pool_size.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/service/engine_service.h"
-#include "kernels/backend.h"
-#include "shared/arena/memfd_arena.h"
 #include "shared/attach/attach_client.h"
 
 namespace holdfast::engine {
@@ -31,24 +33,31 @@ class LoadedEngine {
   // What the service tells and gives away; `base` has the process's fields.
   EngineService::Serving Serving(const v1::EngineStatus& base);
   Scheduler& scheduler() { return *scheduler_; }
-  std::uint64_t pool_bytes() const { return arena_->bytes(); }
+  std::uint64_t pool_bytes() const { return pool_memory_->bytes(); }
+  // The device has failed for good: the process must end. Any thread.
+  bool device_lost() { return chosen_.backend().lost(); }
 
  private:
   LoadedEngine() = default;
 
   absl::Status LoadModel(const Config& config);
   absl::Status MakePool(const Config& config);
+  absl::Status MakeDevicePool(const Config& config, const PoolPlan& plan,
+                              DeviceMemoryPlan memory);
   absl::Status StartAttach(const Config& config);
   absl::Status StartThreads(const Config& config);
 
-  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<Tiering> MakeTiering(BlockPool& pool);
+
+  ChosenBackend chosen_;
   std::unique_ptr<model::Model> model_;
   TokenizerSpec tokenizer_;
   Sha256Digest fingerprint_{};
   int max_context_ = 0;
   int blocks_ = 0;
   int anchor_slots_ = 0;
-  std::unique_ptr<MemfdArena> arena_;
+  std::unique_ptr<PoolMemory> pool_memory_;
+  std::unique_ptr<PinnedHostMemory> pinned_;  // of pool_memory_
   // Null, all three: without a cache service. Destroyed after the scheduler,
   // which calls them.
   std::unique_ptr<attach::AttachClient> attach_;

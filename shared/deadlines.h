@@ -63,6 +63,8 @@ inline constexpr milliseconds kHttpLinger{2000};
 
 // The direct write of one page that the cache service makes at its start.
 inline constexpr milliseconds kDiskProbe{30000};
+// The engine's start: device memory mapped by a second process, or not.
+inline constexpr milliseconds kArenaProbe{20000};
 
 // A restore, by what it is predicted to take and what computing the same rows
 // would take: never longer than that.

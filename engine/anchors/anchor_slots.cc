@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -48,7 +47,7 @@ AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
   if (c == RetentionClass::kResident && full()) return nullptr;
   SectionBuffers::Buffer buffer = buffers_.Take();
   if (buffer == nullptr) return nullptr;
-  std::memcpy(buffer.get(), sections, buffers_.section_bytes());
+  buffers_.Copy(sections, buffer.get());
   ++live_[IndexOf(c)];
   ++taken_[static_cast<std::size_t>(kind)];
   const Anchor anchor{.position = position,

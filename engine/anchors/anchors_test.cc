@@ -5,6 +5,7 @@
 #include "engine/anchors/anchor_slots.h"
 #include "engine/anchors/section_buffers.h"
 #include "engine/anchors/thinning.h"
+#include "engine/testing/fake_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -90,7 +91,8 @@ TEST(AnchorSlotsTest, TheBudgetSaysHowMany) {
 }
 
 TEST(AnchorSlotsTest, AnAnchorIsACopyAndGivesItsSlotBack) {
-  SectionBuffers buffers(128);
+  testing::FakeBackend backend;
+  SectionBuffers buffers(backend, 128);
   AnchorSlots slots(&buffers, 2);
   std::vector<std::byte> sections(128, std::byte{7});
   AnchorRef first =
@@ -115,17 +117,26 @@ TEST(AnchorSlotsTest, AnAnchorIsACopyAndGivesItsSlotBack) {
 }
 
 TEST(SectionBuffersTest, WhatIsGivenBackIsUsedAgain) {
-  SectionBuffers buffers(128);
+  testing::FakeBackend backend;
+  SectionBuffers buffers(backend, 128);
   SectionBuffers::Buffer first = buffers.Take();
   std::byte* const memory = first.get();
   first.reset();
   first = buffers.Take();
   EXPECT_EQ(first.get(), memory);
   EXPECT_NE(buffers.Take().get(), memory);
+  // Reserved memory is there, and counts what was taken before.
+  ASSERT_TRUE(buffers.Reserve(3).ok());
+  const auto second = buffers.Take(), third = buffers.Take();
+  std::byte* const spare = second.get();
+  EXPECT_NE(spare, third.get());
+  ASSERT_TRUE(buffers.Reserve(3).ok());
+  EXPECT_NE(buffers.Take().get(), spare);
 }
 
 TEST(AnchorListTest, IsSearchedByPosition) {
-  SectionBuffers buffers(64);
+  testing::FakeBackend backend;
+  SectionBuffers buffers(backend, 64);
   AnchorSlots slots(&buffers, 4);
   const std::vector<std::byte> sections(64);
   const auto take = [&](int position) {
@@ -145,7 +156,8 @@ TEST(AnchorListTest, IsSearchedByPosition) {
 }
 
 TEST(AnchorListTest, TheSpareAnchorWithTheSmallestGapGoes) {
-  SectionBuffers buffers(64);
+  testing::FakeBackend backend;
+  SectionBuffers buffers(backend, 64);
   AnchorSlots slots(&buffers, 16);
   const std::vector<std::byte> sections(64);
   AnchorList anchors;
@@ -174,7 +186,8 @@ TEST(AnchorListTest, TheSpareAnchorWithTheSmallestGapGoes) {
 }
 
 TEST(AnchorSlotsTest, OtherClassesDoNotTakeTheResidentsSlots) {
-  SectionBuffers buffers(64);
+  testing::FakeBackend backend;
+  SectionBuffers buffers(backend, 64);
   AnchorSlots slots(&buffers, 1);
   const std::vector<std::byte> sections(64);
   const auto take = [&](RetentionClass c) {

@@ -7,19 +7,20 @@
 #include <memory>
 #include <vector>
 
-#include "engine/pool/block_table.h"
+#include "absl/status/status.h"
+#include "kernels/backend.h"
 
 namespace holdfast::engine {
 
-// Never gives memory back to the machine before it ends: as much as was in use
-// at once. One thread; outlives every buffer it gave.
+// The backend's memory. Never gives any back before it ends: as much as was in
+// use at once, or was reserved. One thread; outlives every buffer it gave.
 class SectionBuffers {
  public:
   class Return {
    public:
     explicit Return(SectionBuffers* owner = nullptr) : owner_(owner) {}
     void operator()(std::byte* buffer) const {
-      owner_->spare_.emplace_back(buffer);
+      owner_->spare_.push_back(buffer);
     }
 
    private:
@@ -27,18 +28,29 @@ class SectionBuffers {
   };
   using Buffer = std::unique_ptr<std::byte[], Return>;
 
-  explicit SectionBuffers(std::size_t section_bytes)
-      : section_bytes_(section_bytes) {}
+  // `backend` outlives the buffers.
+  SectionBuffers(kernels::Backend& backend, std::size_t section_bytes)
+      : backend_(backend), section_bytes_(section_bytes) {}
   SectionBuffers(const SectionBuffers&) = delete;
   SectionBuffers& operator=(const SectionBuffers&) = delete;
 
   std::size_t section_bytes() const { return section_bytes_; }
+  // Memory for `count` buffers in all, taken now.
+  absl::Status Reserve(int count);
   // With whatever it held before; null when the machine has no memory.
   Buffer Take();
+  // In order with the backend's operations.
+  void Copy(const std::byte* from, std::byte* to) {
+    backend_.Copy(from, section_bytes_, to);
+  }
 
  private:
+  absl::Status AddOne();
+
+  kernels::Backend& backend_;
   const std::size_t section_bytes_;
-  std::vector<AlignedBytes> spare_;
+  std::vector<std::unique_ptr<kernels::Buffer>> memory_;
+  std::vector<std::byte*> spare_;
 };
 
 }  // namespace holdfast::engine

@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "engine/cache/leases.h"
+#include "engine/cache/lending.h"
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/state_image.h"
 #include "engine/cache/tier_plan.h"
 #include "engine/model/model.h"
 #include "engine/pool/block_table.h"
+#include "engine/testing/fake_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -164,6 +166,37 @@ TEST_F(LeasesTest, SlotsAreBounded) {
   EXPECT_EQ(leases_.live(), 0);
 }
 
+TEST(LendingTest, TheHostLendsItsBlocksAndADeviceCopies) {
+  constexpr std::size_t kBytes = 4096;
+  const AlignedBytes memory = AllocateAligned(4 * kBytes);
+  BlockPool pool(memory.get(), kBytes, 4);
+  const std::vector<BlockId> blocks = {pool.Allocate(), pool.Allocate()};
+  for (const BlockId block : blocks) {
+    std::fill_n(pool.data(block), kBytes, std::byte(block + 1));
+  }
+  Lending own(pool);
+  EXPECT_EQ(own.Lend(blocks), blocks);
+  EXPECT_EQ(pool.references(blocks[0]), 2);
+  EXPECT_TRUE(own.holds_pool_blocks());
+  own.Release(blocks);
+  EXPECT_EQ(pool.references(blocks[0]), 1);
+
+  testing::FakeBackend backend;
+  const AlignedBytes shared = AllocateAligned(3 * kBytes);
+  Lending copies(pool, backend, shared.get(), 3);
+  EXPECT_FALSE(copies.holds_pool_blocks());
+  const auto lent = copies.Lend(blocks);
+  ASSERT_TRUE(lent.has_value());
+  EXPECT_EQ(pool.references(blocks[0]), 1);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_EQ(*copies.pool().data((*lent)[i]), std::byte(blocks[i] + 1));
+  }
+  EXPECT_FALSE(copies.Lend(blocks).has_value());  // one of three is left
+  EXPECT_EQ(copies.pool().counts().free, 1);
+  copies.Release(*lent);
+  EXPECT_EQ(copies.pool().counts().free, 3);
+}
+
 TEST(StateImageTest, SectionsComeBack) {
   CacheLayout layout;
   layout.views = {{"K", 16, 1}};
@@ -180,7 +213,8 @@ TEST(StateImageTest, SectionsComeBack) {
   const AlignedBytes memory = AllocateAligned(8 * layout.BlockBytes());
   std::fill_n(memory.get(), 8 * layout.BlockBytes(), std::byte{0xA5});
   BlockPool pool(memory.get(), layout.BlockBytes(), 8);
-  const auto blocks = StageState(layout, sections.get(), pool, false);
+  testing::FakeBackend backend;
+  const auto blocks = StageState(layout, backend, sections.get(), pool, false);
   ASSERT_TRUE(blocks.has_value());
   std::vector<std::byte> image;
   for (const BlockId block : *blocks) {
@@ -190,7 +224,7 @@ TEST(StateImageTest, SectionsComeBack) {
   image.resize(StateImageBytes(layout));
   const AlignedBytes back = AllocateAligned(bytes);
   std::fill_n(back.get(), bytes, std::byte{0x77});
-  ReadStateImage(layout, image, back.get());
+  ASSERT_TRUE(ReadStateImage(layout, image, backend, back.get()).ok());
   EXPECT_TRUE(std::equal(back.get(), back.get() + bytes, sections.get()));
   // Too few blocks: none stays taken.
   for (const BlockId block : *blocks) pool.Unref(block, BlockPool::Touch::kNo);
@@ -198,7 +232,8 @@ TEST(StateImageTest, SectionsComeBack) {
     (void)pool.AllocateFree();
   }
   const int free = pool.counts().free;
-  EXPECT_FALSE(StageState(layout, sections.get(), pool, true).has_value());
+  EXPECT_FALSE(
+      StageState(layout, backend, sections.get(), pool, true).has_value());
   EXPECT_EQ(pool.counts().free, free);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/cache/tier_protos.h"
+#include "engine/model_status.h"
 #include "fmt/format.h"
 #include "grpcpp/grpcpp.h"
 #include "shared/deadlines.h"
@@ -48,8 +49,9 @@ std::uint64_t HaveBytes(const RestoreTarget& target) {
 
 // Copies [begin, begin + bytes) of the concatenated blocks; returns how many
 // bytes were missing there.
-std::uint64_t ScatterRows(const RestoreTarget& target, std::uint64_t begin,
-                          std::span<const std::byte> from) {
+absl::StatusOr<std::uint64_t> ScatterRows(const RestoreTarget& target,
+                                          std::uint64_t begin,
+                                          std::span<const std::byte> from) {
   const std::uint64_t have = HaveBytes(target);
   std::uint64_t written = 0;
   while (!from.empty()) {
@@ -58,7 +60,14 @@ std::uint64_t ScatterRows(const RestoreTarget& target, std::uint64_t begin,
     const std::size_t bytes = static_cast<std::size_t>(
         std::min<std::uint64_t>(from.size(), target.block_bytes - at));
     if (begin >= have) {
-      std::memcpy(target.blocks[block] + at, from.data(), bytes);
+      std::byte* const to = target.blocks[block] + at;
+      if (target.backend == nullptr) {
+        std::memcpy(to, from.data(), bytes);
+      } else if (const auto status =
+                     target.backend->Write(from.data(), bytes, to);
+                 !status.ok()) {
+        return ToAbslStatus(status);
+      }
       written += bytes;
     }
     from = from.subspan(bytes);
@@ -243,7 +252,9 @@ absl::Status RemoteTiers::Take(const v1::RestorePiece& piece,
                 from.data(), from.size());
     state_bytes_ += from.size();
   } else {
-    row_bytes_ += ScatterRows(target, piece.target_offset_bytes(), from);
+    const auto rows = ScatterRows(target, piece.target_offset_bytes(), from);
+    if (!rows.ok()) return rows.status();
+    row_bytes_ += *rows;
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/model/model.h"
+#include "engine/model_status.h"
 #include "shared/aligned_buffer.h"
 #include "shared/check.h"
 
@@ -15,37 +16,45 @@ std::uint64_t StateImageBytes(const CacheLayout& layout) {
   return sum;
 }
 
-void WriteStateImage(const CacheLayout& layout, const std::byte* sections,
-                     std::span<std::byte> image) {
+absl::Status WriteStateImage(const CacheLayout& layout,
+                             kernels::Backend& backend,
+                             const std::byte* sections,
+                             std::span<std::byte> image) {
   HF_CHECK(image.size() == StateImageBytes(layout));
   const auto places = model::ComputeSectionOffsets(layout);
   std::ranges::fill(image, std::byte{0});
   std::size_t at = 0;
   for (std::size_t i = 0; i < layout.sections.size(); ++i) {
     const std::size_t bytes = layout.sections[i].bytes;
-    std::memcpy(image.data() + at, sections + places.offsets[i], bytes);
+    backend.Read(sections + places.offsets[i], bytes, image.data() + at);
     at += PagesUp(bytes);
   }
+  return ToAbslStatus(backend.Synchronize());
 }
 
-void ReadStateImage(const CacheLayout& layout, std::span<const std::byte> image,
-                    std::byte* sections) {
+absl::Status ReadStateImage(const CacheLayout& layout,
+                            std::span<const std::byte> image,
+                            kernels::Backend& backend, std::byte* sections) {
   HF_CHECK(image.size() == StateImageBytes(layout));
   const auto places = model::ComputeSectionOffsets(layout);
-  std::memset(sections, 0, places.bytes);
+  std::vector<std::byte> host(places.bytes);  // zeros between the sections
   std::size_t at = 0;
   for (std::size_t i = 0; i < layout.sections.size(); ++i) {
     const std::size_t bytes = layout.sections[i].bytes;
-    std::memcpy(sections + places.offsets[i], image.data() + at, bytes);
+    std::memcpy(host.data() + places.offsets[i], image.data() + at, bytes);
     at += PagesUp(bytes);
   }
+  return ToAbslStatus(backend.Write(host.data(), host.size(), sections));
 }
 
 std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
+                                               kernels::Backend& backend,
                                                const std::byte* sections,
                                                BlockPool& pool, bool evict) {
   AlignedBuffer image(StateImageBytes(layout));
-  WriteStateImage(layout, sections, image.span());
+  if (!WriteStateImage(layout, backend, sections, image.span()).ok()) {
+    return std::nullopt;
+  }
   std::vector<BlockId> blocks;
   for (std::size_t at = 0; at < image.size(); at += pool.block_bytes()) {
     const BlockId block = evict ? pool.Allocate() : pool.AllocateFree();

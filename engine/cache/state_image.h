@@ -9,7 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/pool/block_pool.h"
+#include "kernels/backend.h"
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -17,16 +19,21 @@ namespace holdfast::engine {
 std::uint64_t StateImageBytes(const CacheLayout& layout);
 
 // `image` has StateImageBytes() bytes, `sections` is as a model takes
-// them (model::ComputeSectionOffsets).
-void WriteStateImage(const CacheLayout& layout, const std::byte* sections,
-                     std::span<std::byte> image);
-void ReadStateImage(const CacheLayout& layout, std::span<const std::byte> image,
-                    std::byte* sections);
+// them (model::ComputeSectionOffsets), in the backend's memory.
+absl::Status WriteStateImage(const CacheLayout& layout,
+                             kernels::Backend& backend,
+                             const std::byte* sections,
+                             std::span<std::byte> image);
+absl::Status ReadStateImage(const CacheLayout& layout,
+                            std::span<const std::byte> image,
+                            kernels::Backend& backend, std::byte* sections);
 
-// Puts the image into blocks of the pool, one after another; the last one is
-// filled up with zeros. Each has one reference, the caller's. Takes free blocks
-// alone when `evict` is false. Nothing when there are too few.
+// Puts the image into blocks of the pool, whose memory is host memory, one
+// after another; the last one is filled up with zeros. Each has one reference,
+// the caller's. Takes free blocks alone when `evict` is false. Nothing when
+// there are too few or the sections cannot be read.
 std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
+                                               kernels::Backend& backend,
                                                const std::byte* sections,
                                                BlockPool& pool, bool evict);
 

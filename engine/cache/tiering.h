@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "engine/cache/leases.h"
+#include "engine/cache/lending.h"
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/tiers.h"
 #include "engine/pool/block_pool.h"
@@ -51,15 +53,23 @@ struct TierCounters {
 
 // The engine thread's, but for the counters. What it refers to outlives it.
 struct Tiering {
+  // Lends the pool's own blocks.
   Tiering(CacheTiers& tiers, PlannerCosts& costs, std::byte* lease_table,
           BlockPool& pool)
-      : tiers(tiers), costs(costs), leases(lease_table, pool) {}
+      : Tiering(tiers, costs, lease_table, std::make_unique<Lending>(pool)) {}
+  Tiering(CacheTiers& tiers, PlannerCosts& costs, std::byte* lease_table,
+          std::unique_ptr<Lending> own_lending)
+      : tiers(tiers),
+        costs(costs),
+        lending(std::move(own_lending)),
+        leases(lease_table, lending->pool()) {}
 
   // Queues a store whose lease is granted; its outcome is counted, then told.
   void Store(StoreJob job, std::function<void(StoreOutcome)> then = {});
 
   CacheTiers& tiers;
   PlannerCosts& costs;
+  const std::unique_ptr<Lending> lending;
   Leases leases;
   // A conversation of so many bytes was spilled within `seconds`.
   void MeasuredSpill(std::uint64_t bytes, double seconds);

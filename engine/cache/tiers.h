@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "engine/pool/block_pool.h"
 #include "engine/pool/provenance.h"
+#include "kernels/backend.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::engine {
@@ -67,6 +68,8 @@ struct RestoreTarget {
   std::size_t block_bytes = 0;
   int have_tokens = 0;  // rows below are there already: never written
   std::span<std::byte> state_image;
+  // Whose memory the blocks are; null: host memory.
+  kernels::Backend* backend = nullptr;
 };
 
 struct RestoreJob {

@@ -27,6 +27,7 @@ class Llama final : public Model {
   const ModelInfo& info() const override { return info_; }
   const CacheLayout& layout() const override { return layout_; }
   const kernels::KvShape& kv_shape() const override { return kv_shape_; }
+  void SetGrid(std::uint32_t tokens) override { layout_.grid_tokens = tokens; }
   Status Forward(std::span<const SequenceRows> sequences) override;
   // h_last is the only section, at the start.
   Status LogitsFromHidden(const std::byte* sections,

@@ -173,15 +173,24 @@ StatusOr<LoadedModel> LoadFolder(const std::string& path,
 StatusOr<LoadedModel> LoadModel(const std::string& path,
                                 kernels::Backend& backend,
                                 const LoadOptions& options) {
+  if (options.grid_tokens < 0 || options.grid_tokens % kBlockTokens != 0) {
+    return kernels::InvalidArgument(Message("a grid of ", options.grid_tokens,
+                                            " tokens is no multiple of ",
+                                            kBlockTokens));
+  }
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (error || status.type() == std::filesystem::file_type::not_found) {
     return kernels::NotFound(Message(path, ": no such file or folder"));
   }
-  if (std::filesystem::is_directory(status)) {
-    return LoadFolder(path, &backend, options);
+  HF_ASSIGN_OR_RETURN(LoadedModel loaded,
+                      std::filesystem::is_directory(status)
+                          ? LoadFolder(path, &backend, options)
+                          : LoadGguf(path, &backend, options));
+  if (options.grid_tokens > 0) {
+    loaded.model->SetGrid(static_cast<std::uint32_t>(options.grid_tokens));
   }
-  return LoadGguf(path, &backend, options);
+  return loaded;
 }
 
 }  // namespace holdfast::model

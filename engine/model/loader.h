@@ -17,6 +17,9 @@ struct LoadOptions {
   kernels::StateType state_type = kernels::StateType::kBF16;
   int max_rows = 1024;  // of one Forward
   int max_context = 0;  // tokens; 0: the model's own
+  // Prefill chunks start at its multiples: a multiple of kBlockTokens; 0: the
+  // model's own.
+  int grid_tokens = 0;
 };
 
 struct LoadedModel {

@@ -51,6 +51,8 @@ class Model {
   virtual const ModelInfo& info() const = 0;
   virtual const CacheLayout& layout() const = 0;
   virtual const kernels::KvShape& kv_shape() const = 0;
+  // Of the layout, before anybody has seen it: another grid than the model's.
+  virtual void SetGrid(std::uint32_t grid_tokens) = 0;
 
   // Forwards the rows of all sequences (their sum at most max_rows given at
   // load): writes their token rows, sections and the logits asked for. One

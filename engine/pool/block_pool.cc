@@ -15,8 +15,12 @@ constexpr std::size_t kRememberedEvictions = 4096;
 }  // namespace
 
 BlockPool::BlockPool(std::byte* base, std::size_t block_bytes, int blocks,
-                     Clock& clock)
-    : base_(base), block_bytes_(block_bytes), meta_(blocks), time_(clock) {
+                     Clock& clock, bool host_memory)
+    : base_(base),
+      block_bytes_(block_bytes),
+      host_memory_(host_memory),
+      meta_(blocks),
+      time_(clock) {
   free_.reserve(blocks);
   for (BlockId block = blocks - 1; block >= 0; --block) free_.push_back(block);
 }

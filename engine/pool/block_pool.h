@@ -64,15 +64,17 @@ class BlockPool {
     EvictionAges ages;
   };
 
-  // `base` holds `blocks` x `block_bytes` bytes and outlives the pool.
-  // `clock` is asked for ages alone.
+  // `base` holds `blocks` x `block_bytes` bytes and outlives the pool. Only
+  // addresses of it are taken, so it may be a device's memory. `clock` is asked
+  // for ages alone.
   BlockPool(std::byte* base, std::size_t block_bytes, int blocks,
-            Clock& clock = SteadyClock());
+            Clock& clock = SteadyClock(), bool host_memory = true);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
   int blocks() const { return static_cast<int>(meta_.size()); }
   std::size_t block_bytes() const { return block_bytes_; }
+  bool host_memory() const { return host_memory_; }
   std::byte* data(BlockId block) const {
     return base_ + static_cast<std::size_t>(block) * block_bytes_;
   }
@@ -160,6 +162,7 @@ class BlockPool {
 
   std::byte* const base_;
   const std::size_t block_bytes_;
+  const bool host_memory_;
   std::vector<Meta> meta_;
   std::vector<BlockId> free_;  // a stack: what was given back last goes first
   std::set<EvictionKey> evictable_;

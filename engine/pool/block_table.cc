@@ -51,7 +51,7 @@ bool BlockTable::Append() {
          pool_->data(block));
     return true;
   }
-  if (kind_ == Kind::kPooled) return false;
+  if (kind_ == Kind::kPooled || !pool_->host_memory()) return false;
   AlignedBytes own = AllocateAligned(pool_->block_bytes());
   if (own == nullptr) return false;
   std::byte* const pointer = own.get();

@@ -26,8 +26,8 @@ class BlockTable {
   enum class Kind {
     // New blocks come from the pool, by eviction when they must.
     kPooled,
-    // Leaves no trace: new blocks are free ones, then memory of its own; what
-    // it adopts is released untouched.
+    // Leaves no trace: new blocks are free ones, then memory of its own where
+    // the pool's is host memory; what it adopts is released untouched.
     kScratch,
   };
 

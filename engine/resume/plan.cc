@@ -1,7 +1,6 @@
 #include "engine/resume/plan.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "shared/cache_layout.h"
 #include "shared/check.h"
@@ -283,7 +282,7 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
                    const std::function<bool()>& give, Sequence& sequence) {
   HF_CHECK(sequence.rows() == 0 && sequence.table.size() == 0);
   if (plan.sections != nullptr) {
-    std::memcpy(sequence.sections.get(), plan.sections, section_bytes);
+    backend.Copy(plan.sections, section_bytes, sequence.sections.get());
   }
   const int whole = plan.position / kBlockTokens;
   const int rest = plan.position % kBlockTokens;

@@ -1,6 +1,10 @@
 #include "engine/resume/state_digest.h"
 
+#include <cstddef>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "engine/model_status.h"
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -14,19 +18,26 @@ absl::StatusOr<Sha256Digest> StateDigest(const model::Model& model,
   const int rows = sequence.rows();
   Sha256 sha;
   sha.UpdateU64(static_cast<std::uint64_t>(rows));
+  std::vector<std::byte> host;
+  const auto update = [&](const void* from, std::size_t size) {
+    host.resize(size);
+    backend.Read(from, size, host.data());
+    const absl::Status status = ToAbslStatus(backend.Synchronize());
+    if (status.ok()) sha.Update(host.data(), size);
+    return status;
+  };
   for (int i = 0; i < rows / kBlockTokens; ++i) {
-    sha.Update(sequence.table.pointer(i), bytes);
+    if (auto s = update(sequence.table.pointer(i), bytes); !s.ok()) return s;
   }
   if (const int rest = rows % kBlockTokens; rest > 0) {
-    const AlignedBytes copy = AllocateAligned(layout.BlockBytes());
-    if (copy == nullptr) {
-      return absl::ResourceExhaustedError("no memory for a block's digest");
-    }
+    const auto copy = backend.Allocate(layout.BlockBytes());
+    if (!copy.ok()) return ToAbslStatus(copy.status());
+    auto* const block = static_cast<std::byte*>((*copy)->data());
     backend.CopyBlockRows(model.kv_shape(),
                           sequence.table.pointer(rows / kBlockTokens), rest,
-                          copy.get());
-    backend.ZeroBlockRows(model.kv_shape(), copy.get(), rest);
-    sha.Update(copy.get(), bytes);
+                          block);
+    backend.ZeroBlockRows(model.kv_shape(), block, rest);
+    if (auto s = update(block, bytes); !s.ok()) return s;
   }
   const auto places = model::ComputeSectionOffsets(layout);
   for (std::size_t i = 0; i < layout.sections.size(); ++i) {
@@ -34,7 +45,9 @@ absl::StatusOr<Sha256Digest> StateDigest(const model::Model& model,
     if (sections == DigestSections::kRecurrent && section.name == kHLast) {
       continue;
     }
-    sha.Update(sequence.sections.get() + places.offsets[i], section.bytes);
+    const absl::Status status =
+        update(sequence.sections.get() + places.offsets[i], section.bytes);
+    if (!status.ok()) return status;
   }
   return sha.Finish();
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/testing/fake_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shared/cache_layout.h"
@@ -99,7 +100,8 @@ class Kept {
   AlignedBytes memory_;
 
  public:
-  SectionBuffers buffers{kSection};
+  testing::FakeBackend backend;
+  SectionBuffers buffers{backend, kSection};
   AnchorSlots slots{&buffers, 100};
   BlockPool pool;
   Retained retained;

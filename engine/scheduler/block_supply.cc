@@ -12,7 +12,8 @@ namespace {
 // False when there is nothing left to give back.
 bool GiveBack(EngineState& state, SeatClaim& claim) {
   // Stores wait for nobody, and nobody waits for stores.
-  if (state.tiering != nullptr && state.tiering->leases.RevokeAll() > 0) {
+  if (state.tiering != nullptr && state.tiering->lending->holds_pool_blocks() &&
+      state.tiering->leases.RevokeAll() > 0) {
     return true;
   }
   return claim.Displace() || state.retained.GiveBlock() ||

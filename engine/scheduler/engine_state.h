@@ -73,6 +73,7 @@ struct EngineState {
   SectionBuffers section_buffers;
   const std::size_t h_last_offset;  // in a sequence's sections
   const std::size_t h_last_floats;  // 0: the model keeps none
+  std::vector<float> h_last;        // of the last row forwarded
   const GridRule rule;
   const TokenBytes token_bytes;
   AnchorSlots anchor_slots;

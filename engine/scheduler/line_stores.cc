@@ -56,22 +56,30 @@ void LineStores::Reached() {
 bool LineStores::Stage(Tier tier, int position) {
   Tiering& tiering = *state_.tiering;
   auto state_blocks =
-      StageState(state_.model.layout(), sequence_.sections.get(), state_.pool,
+      StageState(state_.model.layout(), state_.backend,
+                 sequence_.sections.get(), tiering.lending->pool(),
                  /*evict=*/true);
   if (!state_blocks) return false;
-  StoreJob job;
+  std::vector<BlockId> rows;
   for (int i = 0; i < position / kBlockTokens; ++i) {
-    job.blocks.push_back(sequence_.table.block(i));
+    rows.push_back(sequence_.table.block(i));
   }
+  auto lent = tiering.lending->Lend(rows);
+  if (!lent) {
+    tiering.lending->Release(*state_blocks);
+    return false;
+  }
+  StoreJob job;
+  job.blocks = *std::move(lent);
   std::vector<BlockId> leased = job.blocks;
   leased.insert(leased.end(), state_blocks->begin(), state_blocks->end());
   const auto deadline =
       deadlines::Lease(leased.size() * state_.pool.block_bytes());
   const auto lease = tiering.leases.Grant(
       std::move(leased), std::chrono::steady_clock::now() + deadline);
-  for (const BlockId block : *state_blocks) {
-    state_.pool.Unref(block, BlockPool::Touch::kNo);  // the lease has its own
-  }
+  // The lease has references of its own.
+  tiering.lending->Release(*state_blocks);
+  tiering.lending->Release(job.blocks);
   if (!lease) return false;
   job.tier = tier;
   job.root = prompt_.root;

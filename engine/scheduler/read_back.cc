@@ -51,8 +51,11 @@ class Reader {
       }
     }
     if (auto s = Restore(rows, /*have=*/0); !s.ok()) return s;
-    ReadStateImage(state_.model.layout(), image_.span(),
-                   sequence_.sections.get());
+    if (auto s = ReadStateImage(state_.model.layout(), image_.span(),
+                                state_.backend, sequence_.sections.get());
+        !s.ok()) {
+      return s;
+    }
     sequence_.ids = kept_.ids;
     sequence_.session_key = kept_.session_key;
     sequence_.prompt_tokens = rows;
@@ -69,15 +72,19 @@ class Reader {
 
  private:
   void ReadAnchors() {
-    const auto bytes = state_.section_buffers.section_bytes();
-    std::vector<std::byte> sections(bytes);
+    const SectionBuffers::Buffer sections = state_.section_buffers.Take();
+    if (sections == nullptr) return;
     for (const int line : kept_.lines) {
       if (sequence_.ProvenanceAt(line) != Provenance::kGrid) continue;
       // All rows are there: the state alone is read.
       if (!Restore(line, /*have=*/line).ok()) return;
-      ReadStateImage(state_.model.layout(), image_.span(), sections.data());
+      if (!ReadStateImage(state_.model.layout(), image_.span(), state_.backend,
+                          sections.get())
+               .ok()) {
+        return;
+      }
       AnchorRef anchor = state_.anchor_slots.Take(
-          line, AnchorKind::kLine, Provenance::kGrid, sections.data());
+          line, AnchorKind::kLine, Provenance::kGrid, sections.get());
       if (anchor == nullptr) return;
       InsertAnchor(sequence_.anchors, std::move(anchor));
     }
@@ -96,7 +103,8 @@ class Reader {
                                static_cast<std::size_t>(blocks)},
                     .block_bytes = state_.pool.block_bytes(),
                     .have_tokens = have,
-                    .state_image = image_.span()},
+                    .state_image = image_.span(),
+                    .backend = &state_.backend},
          .deadline = deadlines::Restore(
              Milliseconds(costs.ReadSeconds(candidate.tier, bytes)),
              Milliseconds(costs.PrefillSeconds(0, position))),

@@ -329,11 +329,14 @@ absl::Status RequestRun::Append(const model::SequenceRows& rows,
 // A hidden row that is not finite poisons every later one, so it stands for the
 // rows of its step where no logits were asked for.
 absl::Status RequestRun::CheckFinite(bool logits) const {
-  const auto* h_last = reinterpret_cast<const float*>(sequence_.sections.get() +
-                                                      state_.h_last_offset);
-  const bool good = AllFinite({h_last, state_.h_last_floats}) &&
-                    (!logits || AllFinite(logits_));
-  if (good) return absl::OkStatus();
+  state_.backend.Read(sequence_.sections.get() + state_.h_last_offset,
+                      state_.h_last.size() * sizeof(float),
+                      state_.h_last.data());
+  const absl::Status read = ToAbslStatus(state_.backend.Synchronize());
+  if (!read.ok()) return read;
+  if (AllFinite(state_.h_last) && (!logits || AllFinite(logits_))) {
+    return absl::OkStatus();
+  }
   return absl::DataLossError(fmt::format(
       "the model computed a non-finite {} in the step after position {}",
       logits ? "logit" : "hidden value", sequence_.rows()));

@@ -91,10 +91,11 @@ bool RunLoop::AdmitNext() {
     End(*from, active);
     return true;
   }
-  if (const auto refusal =
-          CheckScratch(active->job->request, state_.options.max_context,
-                       state_.pool.counts().free, state_.pool.block_bytes(),
-                       AvailableMemoryBytes())) {
+  if (const auto refusal = CheckScratch(
+          active->job->request, state_.options.max_context,
+          state_.pool.counts().free, state_.pool.block_bytes(),
+          // A device has no memory outside the pool.
+          state_.pool.host_memory() ? AvailableMemoryBytes() : 0)) {
     Runs gone;
     gone.splice(gone.end(), *from, active);
     host_.Refused(*gone.front().job, *refusal);

@@ -25,19 +25,16 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A resident's states, in ascending order, staged in the pool.
+// A resident's states, in ascending order, staged where the cache service
+// reads.
 class Staging {
  public:
   explicit Staging(EngineState& state) : state_(state) {}
-  ~Staging() {
-    for (const BlockId block : blocks_) {
-      state_.pool.Unref(block, BlockPool::Touch::kNo);
-    }
-  }
+  ~Staging() { state_.tiering->lending->Release(blocks_); }
   bool Add(int position, StoredState kind, const std::byte* sections) {
     // Evicts rows that would be lost with the process in any case.
-    auto blocks = StageState(state_.model.layout(), sections, state_.pool,
-                             /*evict=*/true);
+    auto blocks = StageState(state_.model.layout(), state_.backend, sections,
+                             state_.tiering->lending->pool(), /*evict=*/true);
     if (!blocks) return false;
     blocks_.insert(blocks_.end(), blocks->begin(), blocks->end());
     states.push_back({position, kind, *std::move(blocks)});
@@ -106,13 +103,19 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
                                 sequence.table.pointer(blocks - 1),
                                 rows % kBlockTokens);
   }
-  StoreJob job;
+  std::vector<BlockId> own;
   for (int i = 0; i < blocks; ++i) {
-    job.blocks.push_back(sequence.table.block(i));
+    own.push_back(sequence.table.block(i));
   }
+  Lending& lending = *state.tiering->lending;
+  auto lent = lending.Lend(own);
+  if (!lent) return std::nullopt;
+  StoreJob job;
+  job.blocks = *std::move(lent);
   std::vector<BlockId> leased = job.blocks;
   leased.insert(leased.end(), staging.blocks().begin(), staging.blocks().end());
   const auto lease = state.tiering->leases.Grant(std::move(leased), deadline);
+  lending.Release(job.blocks);  // the lease has references of its own
   if (!lease) return std::nullopt;
   job.tier = tier;
   job.root = sequence.root;
@@ -151,13 +154,13 @@ std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
     job = MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
   }
   if (!job) {
-    spdlog::warn("spill rows={}: the pool has no room for its state", rows);
+    spdlog::warn("spill rows={}: there is no room to lend it", rows);
   }
   return job;
 }
 
 // Stores it, and waits; `resident`: the next start reads it back. Nothing when
-// the pool has no room for its states, or when it took too long.
+// there is no room to lend it, or when it took too long.
 std::optional<StoreOutcome> SpillRows(EngineState& state,
                                       const Sequence& sequence, int rows,
                                       int lines, const std::byte* sections,

@@ -176,13 +176,16 @@ absl::Status TierResume::Restore(const TierOffer& offer, int in_place,
                              static_cast<std::size_t>(sequence.table.size())},
                   .block_bytes = state_.pool.block_bytes(),
                   .have_tokens = have,
-                  .state_image = image.span()},
+                  .state_image = image.span(),
+                  .backend = &state_.backend},
        .deadline =
            deadlines::Restore(Milliseconds(offer.read_s), Milliseconds(saved)),
        .touch = touch_,
        .stop = hooks_.stop});
   if (!status.ok()) return status;
-  ReadStateImage(layout, image.span(), sequence.sections.get());
+  const absl::Status read = ReadStateImage(layout, image.span(), state_.backend,
+                                           sequence.sections.get());
+  if (!read.ok()) return read;
   sequence.ids.assign(prompt_.ids.begin(), prompt_.ids.begin() + position);
   if (taint < position) {
     sequence.taint = taint;

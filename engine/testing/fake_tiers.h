@@ -3,7 +3,6 @@
 #define HOLDFAST_ENGINE_TESTING_FAKE_TIERS_H_
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
@@ -80,8 +79,8 @@ class FakeTiers final : public CacheTiers {
     for (std::size_t i = have; i < to.blocks.size(); ++i) {
       // A failure comes after half of the rows were written.
       if (!status.ok() && i > (have + to.blocks.size()) / 2) break;
-      std::memcpy(to.blocks[i], entry.rows.data() + i * to.block_bytes,
-                  to.block_bytes);
+      (void)to.backend->Write(entry.rows.data() + i * to.block_bytes,
+                              to.block_bytes, to.blocks[i]);
     }
     if (!status.ok()) return status;
     std::ranges::copy(entry.image, to.state_image.begin());

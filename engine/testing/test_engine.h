@@ -35,6 +35,15 @@ std::vector<T> Joined(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
+// What lies in the backend's memory.
+inline std::vector<std::byte> BytesOf(kernels::Backend& backend,
+                                      const void* from, std::size_t bytes) {
+  std::vector<std::byte> copy(bytes);
+  backend.Read(from, bytes, copy.data());
+  EXPECT_TRUE(backend.Synchronize().ok());
+  return copy;
+}
+
 // A request with digests for `max_tokens` tokens, whatever they are.
 inline Request MakeRequest(std::vector<std::int32_t> prompt,
                            int max_tokens = 4) {
@@ -82,11 +91,13 @@ class TestEngine {
              const TokenizerSpec& tokenizer = FakeTokenizer(),
              int max_rows = 512, int anchors = 32,
              const RetentionBudgets& kept = {})
-      : memory_(AllocateAligned(blocks * model.layout().BlockBytes())) {
-    std::fill_n(memory_.get(), blocks * model.layout().BlockBytes(),
-                std::byte{0xA5});
-    state_ = MakeState(model, backend, memory_.get(), blocks, tokenizer,
-                       max_rows, anchors, kept);
+      : memory_(*backend.Allocate(blocks * model.layout().BlockBytes())) {
+    auto* const memory = static_cast<std::byte*>(memory_->data());
+    const std::vector<std::byte> pattern(blocks * model.layout().BlockBytes(),
+                                         std::byte{0xA5});
+    EXPECT_TRUE(backend.Write(pattern.data(), pattern.size(), memory).ok());
+    state_ = MakeState(model, backend, memory, blocks, tokenizer, max_rows,
+                       anchors, kept);
   }
 
   Answer Run(
@@ -198,10 +209,14 @@ class TestEngine {
         text += " b" + std::to_string(resident.table.block(i));
       }
       Sha256 sha;
-      sha.Update(resident.sections.get(),
-                 state_->section_buffers.section_bytes());
+      const auto update = [&](const std::byte* sections) {
+        const auto bytes = BytesOf(state_->backend, sections,
+                                   state_->section_buffers.section_bytes());
+        sha.Update(bytes.data(), bytes.size());
+      };
+      update(resident.sections.get());
       for (const AnchorRef& anchor : resident.anchors) {
-        sha.Update(anchor->sections, state_->section_buffers.section_bytes());
+        update(anchor->sections);
         text += std::string(" ") + AnchorKindName(anchor->kind) + "@" +
                 std::to_string(anchor->position);
       }
@@ -212,7 +227,9 @@ class TestEngine {
     Sha256 rows;
     for (BlockId block = 0; block < state_->pool.blocks(); ++block) {
       if (IsFree(block)) continue;
-      rows.Update(state_->pool.data(block), state_->pool.block_bytes());
+      const auto bytes = BytesOf(state_->backend, state_->pool.data(block),
+                                 state_->pool.block_bytes());
+      rows.Update(bytes.data(), bytes.size());
     }
     return text + " rows " + ToHex(rows.Finish());
   }
@@ -235,7 +252,7 @@ class TestEngine {
     return line.find("key=") == std::string::npos;
   }
 
-  AlignedBytes memory_;
+  std::unique_ptr<kernels::Buffer> memory_;
   std::unique_ptr<EngineState> state_;
 };
 

@@ -29,6 +29,9 @@ class Qwen35 final : public Model {
   const ModelInfo& info() const override { return info_; }
   const CacheLayout& layout() const override { return layout_.cache; }
   const kernels::KvShape& kv_shape() const override { return layout_.kv; }
+  void SetGrid(std::uint32_t tokens) override {
+    layout_.cache.grid_tokens = tokens;
+  }
   Status Forward(std::span<const SequenceRows> sequences) override;
   Status LogitsFromHidden(const std::byte* sections,
                           std::span<float> logits) override {

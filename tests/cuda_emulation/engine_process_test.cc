@@ -1,0 +1,160 @@
+// The engine's program on an emulated device: it serves, says what its memory
+// went to, and ends with a message and a code when the device has none left or
+// fails.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "holdfast/v1/engine.grpc.pb.h"
+
+namespace holdfast::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kGiveUp{240};
+constexpr int kIllegalAddress = 700;
+
+class CudaProcessTest : public ::testing::Test {
+ protected:
+  CudaProcessTest() {
+    const auto options = *model::testing::TinyVariant("tiny-qwen35");
+    EXPECT_TRUE(model::testing::WriteTinyGguf(options, model_).ok());
+  }
+  ~CudaProcessTest() override {
+    if (child_ > 0) {
+      kill(child_, SIGKILL);
+      (void)waitpid(child_, nullptr, 0);
+    }
+    if (tell_ >= 0) close(tell_);
+  }
+
+  void Start(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), HOLDFAST_ENGINE_PROGRAM);
+    for (const std::string& flag :
+         {std::string("--run-dir"), folder_.File("run"),
+          std::string("--no-cache-service"), std::string("--backend=cuda"),
+          std::string("--model"), model_, std::string("--prefix-chunk=256"),
+          std::string("--pool-tokens=2048"), std::string("--max-context=1024"),
+          std::string("--resident-gb=0.01")}) {
+      flags.push_back(flag);
+    }
+    std::vector<char*> argv;
+    for (std::string& flag : flags) argv.push_back(flag.data());
+    argv.push_back(nullptr);
+    int input[2];
+    ASSERT_EQ(pipe2(input, O_CLOEXEC), 0);
+    tell_ = input[1];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
+                                     folder_.File("log").c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ASSERT_EQ(
+        posix_spawn(&child_, argv[0], &actions, nullptr, argv.data(), environ),
+        0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(input[0]);
+  }
+  int Wait() {
+    int status = 0;
+    EXPECT_GT(waitpid(std::exchange(child_, -1), &status, 0), 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  std::string Log() const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.File("log")).rdbuf();
+    return text.str();
+  }
+  // Connects and waits until the model is loaded.
+  std::unique_ptr<v1::Engine::Stub> Serving() {
+    auto stub = v1::Engine::NewStub(
+        grpc::CreateChannel("unix:" + folder_.File("run/engine.sock"),
+                            grpc::InsecureChannelCredentials()));
+    const auto end = std::chrono::system_clock::now() + kGiveUp;
+    v1::EngineStatus status;
+    do {
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      context.set_deadline(end);
+      const grpc::Status called = stub->Status(&context, {}, &status);
+      EXPECT_TRUE(called.ok()) << called.error_message() << Log();
+      if (!called.ok()) return stub;
+    } while (status.state() != v1::EngineStatus::SERVING);
+    EXPECT_EQ(status.exactness(), "grid");
+    return stub;
+  }
+  static v1::GenerateEvent Generate(v1::Engine::Stub& stub, int rows) {
+    v1::GenerateRequest request;
+    for (int i = 0; i < rows; ++i) request.add_prompt_ids(i % 200);
+    request.set_max_tokens(2);
+    request.set_ignore_eos(true);
+    grpc::ClientContext context;
+    auto stream = stub.Generate(&context, request);
+    v1::GenerateEvent event;
+    v1::GenerateEvent last;
+    while (stream->Read(&event)) last = event;
+    (void)stream->Finish();
+    return last;
+  }
+
+  model::testing::TempFolder folder_;
+  const std::string model_ = folder_.File("tiny.gguf");
+  pid_t child_ = -1;
+  int tell_ = -1;  // the child's standard input
+};
+
+TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
+  Start({});
+  auto stub = Serving();
+  const v1::GenerateEvent cold = Generate(*stub, 280);
+  EXPECT_EQ(cold.finished().reason(), v1::Finished::LENGTH) << Log();
+  const v1::GenerateEvent warm = Generate(*stub, 270);
+  EXPECT_EQ(warm.finished().cache().resumed_at_tokens(), 256u) << Log();
+  const std::string log = Log();
+  EXPECT_THAT(log, HasSubstr("backend name=cuda"));
+  EXPECT_THAT(log, HasSubstr("rows (KV)"));
+  EXPECT_THAT(log, HasSubstr("anchors and states"));
+  EXPECT_THAT(log, HasSubstr("left of the budget"));
+  EXPECT_THAT(log, HasSubstr("arena kind=none"));
+
+  const std::string told =
+      "cudaLaunchKernelEx " + std::to_string(kIllegalAddress) + "\n";
+  ASSERT_EQ(write(tell_, told.data(), told.size()),
+            static_cast<ssize_t>(told.size()));
+  // It may take effect a request later: its reader is a thread of its own.
+  v1::GenerateEvent failed;
+  do {
+    failed = Generate(*stub, 5);
+  } while (failed.finished().reason() == v1::Finished::LENGTH);
+  EXPECT_THAT(Log(), HasSubstr("illegal memory access"));
+  stub.reset();
+  EXPECT_EQ(Wait(), 71) << Log();
+  EXPECT_THAT(Log(), HasSubstr("failed for good"));
+}
+
+TEST_F(CudaProcessTest, MemoryThatIsNotThereEndsTheStartWithWhatItWasFor) {
+  Start({"--emulated-memory-mb=200"});
+  EXPECT_EQ(Wait(), 1);
+  EXPECT_THAT(Log(), HasSubstr("bytes of device memory for"));
+}
+
+}  // namespace
+}  // namespace holdfast::engine
