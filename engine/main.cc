@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "engine/backend/choose_backend.h"
 #include "engine/backend/cuda_device.h"
 #include "engine/config.h"
 #include "engine/server.h"
@@ -51,8 +52,11 @@ void Shutdown(grpc::Server& server) {
 // Waits for the model; a signal ends the process.
 EngineOr Load(const Config& config, SignalWaiter& signals,
               grpc::Server& server) {
-  auto loading = std::async(std::launch::async,
-                            [&config] { return LoadedEngine::Load(config); });
+  auto loading = std::async(std::launch::async, [&config]() -> EngineOr {
+    auto backend = ChooseBackend(config);
+    if (!backend.ok()) return backend.status();
+    return LoadedEngine::Load(config, *std::move(backend));
+  });
   while (loading.wait_for(milliseconds(0)) != std::future_status::ready) {
     if (signals.Wait(milliseconds(20))) {
       // The loader cannot be interrupted and has nothing to lose.

@@ -82,8 +82,9 @@ v1::EngineStatus ProcessStatus(const Config& config) {
 }
 
 absl::StatusOr<std::unique_ptr<LoadedEngine>> LoadedEngine::Load(
-    const Config& config) {
+    const Config& config, ChosenBackend backend) {
   std::unique_ptr<LoadedEngine> engine(new LoadedEngine);
+  engine->chosen_ = std::move(backend);
   absl::Status status = engine->LoadModel(config);
   if (status.ok()) status = engine->MakePool(config);
   if (status.ok()) status = engine->StartThreads(config);
@@ -93,9 +94,6 @@ absl::StatusOr<std::unique_ptr<LoadedEngine>> LoadedEngine::Load(
 
 absl::Status LoadedEngine::LoadModel(const Config& config) {
   const auto start = std::chrono::steady_clock::now();
-  auto chosen = ChooseBackend(config);
-  if (!chosen.ok()) return chosen.status();
-  chosen_ = *std::move(chosen);
   kernels::Backend& backend = chosen_.backend();
   const kernels::BackendInfo& machine = backend.info();
   spdlog::info("backend name={} target={} reason=\"{}\"", machine.name,

@@ -28,7 +28,7 @@ class LoadedEngine {
   // error says what of the model or the machine is at fault; kOutOfRange: of
   // the configuration, which only the model could show.
   static absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(
-      const Config& config);
+      const Config& config, ChosenBackend backend);
 
   // What the service tells and gives away; `base` has the process's fields.
   EngineService::Serving Serving(const v1::EngineStatus& base);
