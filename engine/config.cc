@@ -14,6 +14,7 @@ constexpr int kMaxQueue = 100000;
 // Rows that decode at once go into one step.
 constexpr int kMaxParallel = 256;
 constexpr int kMaxChunk = 16384;
+constexpr int kMaxResponseMb = 1 << 20;
 constexpr std::uint64_t kMaxPoolTokens = std::uint64_t{1} << 38;
 constexpr double kMaxPoolGb = 1e6;
 
@@ -110,6 +111,10 @@ absl::Status Config::Validate() const {
     return Bad(
         fmt::format("--parallel {}: must be 1 to {}", parallel, kMaxParallel));
   }
+  if (response_cache_mb < 0 || response_cache_mb > kMaxResponseMb) {
+    return Bad(fmt::format("--response-cache-mb {}: must be 0 to {}",
+                           response_cache_mb, kMaxResponseMb));
+  }
   if (max_queue < 0 || max_queue > kMaxQueue) {
     return Bad(
         fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
@@ -188,16 +193,22 @@ void AddFlags(CLI::App& app, Config& config) {
                  "on a CUDA device: host memory that rows are copied to for "
                  "the cache service, in GiB; what does not fit is not stored")
       ->capture_default_str();
+  app.add_option("--response-cache-mb", config.response_cache_mb,
+                 "memory for greedy answers, in MiB: an identical request is "
+                 "answered from it; 0: off")
+      ->capture_default_str();
   app.add_option("--max-queue", config.max_queue,
                  "requests that may wait for a seat")
       ->capture_default_str();
   app.add_flag("--debug", config.debug,
                "accept forced tokens and digests: for tests, never for "
                "production");
-  app.add_option("--planner-costs", config.planner_costs,
-                 "fixed costs for choosing where a prompt starts: "
-                 "prefill=TOKENS_PER_S,store=MB_PER_S,disk=MB_PER_S,"
-                 "spill=MB_PER_S. Default: measured since the start");
+  app.add_option(
+      "--planner-costs", config.planner_costs,
+      "fixed costs for choosing where a prompt starts: "
+      "prefill=TOKENS_PER_S,store=MB_PER_S,disk=MB_PER_S,"
+      "spill=MB_PER_S. Default: measured, and remembered by the cache "
+      "service");
   app.add_flag("--no-cache-service", config.no_cache_service,
                "do not attach to a cache service");
   app.add_option("--log-level", config.log_level,

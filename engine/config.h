@@ -44,6 +44,9 @@ struct Config {
   // its state for each, another one its last hidden row. The copy behind the
   // last row of a conversation is not counted.
   double resident_gb = 2.5;  // GiB
+  // MiB for the tokens of greedy answers, which an identical request gets
+  // again; 0: none are kept.
+  int response_cache_mb = 0;
   // A request of at most so many tokens, and under a quarter of the prompt of
   // the conversation that it would displace, is a guest: that stays.
   int resident_guest_max = 8192;

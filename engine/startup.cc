@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/cache/first_costs.h"
 #include "engine/fingerprint.h"
 #include "engine/model/loader.h"
 #include "engine/model_status.h"
@@ -247,11 +248,23 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   if (!client.ok()) return client.status();
   attach_ = *std::move(client);
   tiers_ = std::make_unique<RemoteTiers>(*attach_);
-  costs_ = MakeMeasuredCosts();
-  if (config.planner_costs.empty()) return absl::OkStatus();
-  auto costs = ParsePlannerCosts(config.planner_costs);
-  if (!costs.ok()) return costs.status();
-  costs_ = *std::move(costs);
+  return MakeCosts(config);
+}
+
+absl::Status LoadedEngine::MakeCosts(const Config& config) {
+  if (!config.planner_costs.empty()) {
+    auto costs = ParsePlannerCosts(config.planner_costs);
+    if (!costs.ok()) return costs.status();
+    costs_ = *std::move(costs);
+    return absl::OkStatus();
+  }
+  // What an earlier engine measured counts more, once the cache service has
+  // told it.
+  const auto rate = MeasurePrefillRate(*model_, chosen_.backend(),
+                                       StepRows(chosen_.backend().info()));
+  if (!rate.ok()) return rate.status();
+  spdlog::info("prefill measured tokens_per_s={:.0f}", *rate);
+  costs_ = MakeMeasuredCosts({.prefill_tokens = *rate});
   return absl::OkStatus();
 }
 
@@ -268,6 +281,11 @@ std::unique_ptr<Tiering> LoadedEngine::MakeTiering(BlockPool& pool) {
 }
 
 absl::Status LoadedEngine::StartThreads(const Config& config) {
+  if (config.response_cache_mb > 0) {
+    responses_ = std::make_unique<ResponseCache>(
+        fingerprint_, static_cast<std::uint64_t>(config.response_cache_mb)
+                          << 20);
+  }
   if (!config.no_cache_service && pool_memory_->arena() != nullptr) {
     if (auto s = StartAttach(config); !s.ok()) return s;
   }
@@ -317,18 +335,20 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   return {.scheduler = scheduler_.get(),
           .status = status,
           .tokenizer = std::move(tokenizer_),
-          .cache_link = [this] {
-            v1::CacheServiceLink link;
-            if (attach_ == nullptr) {
-              link.set_state(v1::CacheServiceLink::OFF);
-              return link;
-            }
-            const attach::AttachLink now = attach_->link();
-            link.set_state(ToProto(now.state));
-            link.set_detail(now.detail);
-            link.set_attaches_total(now.attaches);
-            return link;
-          }};
+          .cache_link =
+              [this] {
+                v1::CacheServiceLink link;
+                if (attach_ == nullptr) {
+                  link.set_state(v1::CacheServiceLink::OFF);
+                  return link;
+                }
+                const attach::AttachLink now = attach_->link();
+                link.set_state(ToProto(now.state));
+                link.set_detail(now.detail);
+                link.set_attaches_total(now.attaches);
+                return link;
+              },
+          .responses = responses_.get()};
 }
 
 }  // namespace holdfast::engine

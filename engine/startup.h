@@ -14,6 +14,7 @@
 #include "engine/model/model.h"
 #include "engine/pool/pool_memory.h"
 #include "engine/pool/pool_size.h"
+#include "engine/response/response_cache.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/service/engine_service.h"
 #include "shared/attach/attach_client.h"
@@ -45,6 +46,7 @@ class LoadedEngine {
   absl::Status MakeDevicePool(const Config& config, const PoolPlan& plan,
                               DeviceMemoryPlan memory);
   absl::Status StartAttach(const Config& config);
+  absl::Status MakeCosts(const Config& config);
   absl::Status StartThreads(const Config& config);
 
   std::unique_ptr<Tiering> MakeTiering(BlockPool& pool);
@@ -63,6 +65,7 @@ class LoadedEngine {
   std::unique_ptr<attach::AttachClient> attach_;
   std::unique_ptr<PlannerCosts> costs_;
   std::unique_ptr<RemoteTiers> tiers_;
+  std::unique_ptr<ResponseCache> responses_;  // null: off
   std::unique_ptr<Scheduler> scheduler_;
 };
 

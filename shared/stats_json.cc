@@ -64,33 +64,58 @@ Json TierJson(const v1::TierStats& tier) {
           {"corrupt_files", tier.corrupt_files()}};
 }
 
+Json Responses(const v1::ResponseCacheStats& stats) {
+  return {{"entries", stats.entries()},
+          {"bytes", stats.bytes()},
+          {"budget_bytes", stats.budget_bytes()},
+          {"hits", stats.hits()},
+          {"misses", stats.misses()},
+          {"evictions", stats.evictions()}};
+}
+
+Json Planner(const v1::PlannerStats& stats) {
+  Json rates = Json::object();
+  const std::map<std::string, double> sorted(stats.read_bytes_per_s().begin(),
+                                             stats.read_bytes_per_s().end());
+  for (const auto& [tier, rate] : sorted) rates[tier] = rate;
+  return {{"prefill_tokens_per_s", stats.prefill_tokens_per_s()},
+          {"read_bytes_per_s", rates},
+          {"chosen", Counts(stats.chosen())},
+          {"lost", Counts(stats.lost())},
+          {"too_costly", Counts(stats.too_costly())}};
+}
+
 }  // namespace
 
 Json StatsJson(const v1::EngineStats& stats) {
   const v1::RecentRequests& recent = stats.recent();
-  return {{"requests",
-           {{"running", stats.running_requests()},
-            {"waiting", stats.waiting_requests()},
-            {"finished", Counts(stats.requests_by_finish_reason())},
-            {"refused", Counts(stats.refused_by_reason())}}},
-          {"prompt_tokens", Counts(stats.prompt_tokens_by_source())},
-          {"generated_tokens", stats.generated_tokens()},
-          {"misses", Counts(stats.misses_by_reason())},
-          {"resumes", Counts(stats.resumes_by_anchor())},
-          {"recent",
-           {{"requests", recent.requests()},
-            {"queried_tokens", recent.queried_tokens()},
-            {"hit_tokens", recent.hit_tokens()},
-            {"hit_rate", Share(recent.hit_tokens(), recent.queried_tokens())}}},
-          {"pool",
-           {{"blocks", stats.pool_blocks()},
-            {"free_blocks", stats.pool_free_blocks()},
-            {"used_blocks", stats.pool_used_blocks()},
-            {"cached_blocks", stats.pool_cached_blocks()},
-            {"usage", Share(stats.pool_blocks() - stats.pool_free_blocks(),
-                            stats.pool_blocks())},
-            {"evictions", stats.pool_evictions()},
-            {"anchors", stats.anchors()}}}};
+  Json json = {
+      {"requests",
+       {{"running", stats.running_requests()},
+        {"waiting", stats.waiting_requests()},
+        {"finished", Counts(stats.requests_by_finish_reason())},
+        {"refused", Counts(stats.refused_by_reason())}}},
+      {"prompt_tokens", Counts(stats.prompt_tokens_by_source())},
+      {"generated_tokens", stats.generated_tokens()},
+      {"misses", Counts(stats.misses_by_reason())},
+      {"resumes", Counts(stats.resumes_by_anchor())},
+      {"recent",
+       {{"requests", recent.requests()},
+        {"queried_tokens", recent.queried_tokens()},
+        {"hit_tokens", recent.hit_tokens()},
+        {"hit_rate", Share(recent.hit_tokens(), recent.queried_tokens())}}},
+      {"pool",
+       {{"blocks", stats.pool_blocks()},
+        {"free_blocks", stats.pool_free_blocks()},
+        {"used_blocks", stats.pool_used_blocks()},
+        {"cached_blocks", stats.pool_cached_blocks()},
+        {"usage", Share(stats.pool_blocks() - stats.pool_free_blocks(),
+                        stats.pool_blocks())},
+        {"evictions", stats.pool_evictions()},
+        {"anchors", stats.anchors()}}}};
+  if (stats.has_responses()) json["responses"] = Responses(stats.responses());
+  if (stats.has_planner()) json["planner"] = Planner(stats.planner());
+  return json;
 }
 
 Json StatsJson(const v1::CacheStats& stats) {

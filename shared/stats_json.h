@@ -8,7 +8,8 @@
 
 namespace holdfast {
 
-// Every field is there, at zero where nothing was counted; names of sources
+// Every field is there, at zero where nothing was counted, but for parts that
+// are switched off; names of sources
 // and reasons are there from their first count on, in order of name.
 nlohmann::ordered_json StatsJson(const v1::EngineStats& stats);
 nlohmann::ordered_json StatsJson(const v1::CacheStats& stats);

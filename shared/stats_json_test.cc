@@ -28,8 +28,21 @@ TEST(StatsJsonTest, EveryFieldOfTheEngine) {
   stats.set_pool_cached_blocks(113);
   stats.set_pool_evictions(114);
   stats.set_anchors(115);
+  v1::ResponseCacheStats& responses = *stats.mutable_responses();
+  responses.set_entries(116);
+  responses.set_bytes(117);
+  responses.set_budget_bytes(118);
+  responses.set_hits(119);
+  responses.set_misses(120);
+  responses.set_evictions(121);
+  v1::PlannerStats& planner = *stats.mutable_planner();
+  planner.set_prefill_tokens_per_s(122);
+  (*planner.mutable_read_bytes_per_s())["disk"] = 123;
+  (*planner.mutable_chosen())["in_place"] = 124;
+  (*planner.mutable_lost())["store"] = 125;
+  (*planner.mutable_too_costly())["spill"] = 126;
   const Json json = StatsJson(stats);
-  for (int value = 101; value <= 115; ++value) {
+  for (int value = 101; value <= 126; ++value) {
     if (value == 109) continue;
     EXPECT_NE(json.dump().find(std::to_string(value)), std::string::npos)
         << value;

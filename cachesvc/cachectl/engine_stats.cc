@@ -83,6 +83,20 @@ std::string EngineStatsTable(const absl::StatusOr<v1::EngineStats>& answer) {
                           stats.pool_blocks()),
                   stats.pool_blocks(), stats.pool_cached_blocks(),
                   stats.pool_evictions(), stats.anchors()));
+  if (stats.has_responses()) {
+    const v1::ResponseCacheStats& responses = stats.responses();
+    row("responses",
+        fmt::format("{} held, {} of {}, {} hits, {} misses",
+                    responses.entries(), HumanBytes(responses.bytes()),
+                    HumanBytes(responses.budget_bytes()), responses.hits(),
+                    responses.misses()));
+  }
+  if (stats.has_planner()) {
+    const v1::PlannerStats& planner = stats.planner();
+    row("planner", fmt::format("chosen: {}; later: {}; too costly: {}",
+                               Text(planner.chosen()), Text(planner.lost()),
+                               Text(planner.too_costly())));
+  }
   return out;
 }
 

@@ -130,6 +130,7 @@ TEST(Render, StatsTellOfTheEngineOrThatItIsAway) {
   EXPECT_THAT(table,
               HasSubstr("60.0 % of 100 prompt tokens, newest 2 requests\n"));
   EXPECT_THAT(table, HasSubstr("25.0 % of 8 blocks in use"));
+  EXPECT_THAT(table, Not(HasSubstr("responses")));
   json = nlohmann::json::parse(StatsJson(stats, engine));
   EXPECT_EQ(json["engine"]["available"], true);
   EXPECT_EQ(json["engine"]["recent"]["hit_rate"], 0.6);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/disk/drive_speed.h"
 #include "cachesvc/format/names.h"
 #include "cachesvc/restore/file_source.h"
 #include "shared/cache_layout.h"
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(
     spdlog::error("disk ledger: {}", error);
   }
   std::unique_ptr<DiskTier> tier(new DiskTier(options, *std::move(opened)));
+  if (tier->costs_.drive() == 0) tier->MeasureDrive();
   tier->maintainer_ = std::thread([raw = tier.get()] { raw->MaintainLoop(); });
   return tier;
 }
@@ -73,6 +75,7 @@ DiskTier::DiskTier(const DiskOptions& options,
     : options_(options),
       opened_(std::move(opened)),
       lines_(*opened_->index, opened_->store->service_clock()),
+      costs_(opened_->index.get()),
       writer_(*opened_->store,
               {.bytes_per_second = options.write_bytes_per_s}) {}
 
@@ -84,6 +87,18 @@ DiskTier::~DiskTier() {
   stop_.notify_all();
   if (maintainer_.joinable()) maintainer_.join();
   writer_.Stop();
+}
+
+void DiskTier::MeasureDrive() {
+  const auto rate =
+      MeasureDriveRead(RealFileSystem(), *opened_->pool, options_.folder);
+  if (!rate.ok()) {
+    spdlog::warn("the drive's speed is not known: {}",
+                 rate.status().ToString());
+    return;
+  }
+  spdlog::info("drive measured read_mb_per_s={:.0f}", *rate / 1e6);
+  costs_.PutDrive(*rate);
 }
 
 void DiskTier::MaintainLoop() {

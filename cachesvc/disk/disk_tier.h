@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "cachesvc/admission/admission.h"
+#include "cachesvc/disk/cost_book.h"
 #include "cachesvc/disk/sessions_seen.h"
 #include "cachesvc/lease/leased_store.h"
 #include "cachesvc/restore/piece_source.h"
@@ -117,11 +118,14 @@ class DiskTier {
   std::uint64_t FreeBytes() const;
   const std::string& io() const { return opened_->pool->Describe(); }
   DiskUse use(FileKind kind) const;
+  CostBook& costs() { return costs_; }
 
  private:
   DiskTier(const DiskOptions& options, std::unique_ptr<OpenedStore> opened);
   absl::StatusOr<std::vector<std::uint64_t>> PlanLines(
       const AdmitRequest& request);
+  // A new install's: later ones know it from the index.
+  void MeasureDrive();
   void MaintainLoop();
   DiskUse& UseOf(FileKind kind) {
     return use_[kind == FileKind::kSession ? 1 : 0];
@@ -137,6 +141,7 @@ class DiskTier {
   const DiskOptions options_;
   const std::unique_ptr<OpenedStore> opened_;
   LineCounts lines_;
+  CostBook costs_;
   SessionsSeen sessions_;
   StoreWriter writer_;
 

@@ -24,7 +24,7 @@ enum class Table : std::uint8_t {
   kLines,       // how often each grid line was read cold; merged
   kHits,        // uses of manifests; merged
   kTombstones,  // files that must go, by name
-  kMeta,        // the service clock, settings, pins
+  kMeta,        // the service clock, settings, pins, measured costs
 };
 inline constexpr int kTables = 7;
 

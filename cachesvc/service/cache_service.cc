@@ -207,6 +207,10 @@ grpc::Status CacheService::Lookup(grpc::ServerContext*,
   const auto prompt = FromProto(request->prompt());
   if (!prompt.ok()) return ToGrpcStatus(prompt.status());
   tiers_.restores.End(SpanOf(request->ended_restores()));
+  CostBook& costs = tiers_.costs();
+  if (request->has_measured())
+    costs.Put(peer->fingerprint, FromProto(request->measured()));
+  ToProto(costs.Get(peer->fingerprint), response->mutable_remembered());
   const LookupRequest lookup{.fingerprint = peer->fingerprint,
                              .root = prompt->root,
                              .block_keys = prompt->block_keys};

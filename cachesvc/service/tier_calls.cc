@@ -205,4 +205,17 @@ absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
   return store;
 }
 
+MeasuredRates FromProto(const v1::MeasuredCosts& proto) {
+  return {proto.prefill_tokens_per_s(),
+          {proto.store_read_bytes_per_s(), proto.disk_read_bytes_per_s(),
+           proto.spill_read_bytes_per_s()}};
+}
+
+void ToProto(const MeasuredRates& rates, v1::MeasuredCosts* proto) {
+  proto->set_prefill_tokens_per_s(rates.prefill_tokens_per_s);
+  proto->set_store_read_bytes_per_s(rates.read_bytes_per_s[0]);
+  proto->set_disk_read_bytes_per_s(rates.read_bytes_per_s[1]);
+  proto->set_spill_read_bytes_per_s(rates.read_bytes_per_s[2]);
+}
+
 }  // namespace holdfast::cachesvc

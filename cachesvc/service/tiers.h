@@ -52,8 +52,12 @@ struct Tiers {
   std::uint64_t store_entry_bytes = 0;
   TierUse store_use;
   std::unique_ptr<DiskTier> disk;  // null: nothing is kept on disk
-  std::string disk_detail;         // why
-  RestoreBook restores;            // destroyed first: it refers to both
+  CostBook costs_in_memory{nullptr};
+  CostBook& costs() {
+    return disk != nullptr ? disk->costs() : costs_in_memory;
+  }
+  std::string disk_detail;  // why
+  RestoreBook restores;     // destroyed first: it refers to both
 };
 
 }  // namespace holdfast::cachesvc

@@ -8,6 +8,7 @@
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/state_image.h"
 #include "engine/cache/tier_plan.h"
+#include "engine/cache/tiering.h"
 #include "engine/model/model.h"
 #include "engine/pool/block_table.h"
 #include "engine/testing/fake_model.h"
@@ -60,6 +61,31 @@ TEST(PlannerCostsTest, MeasuredOnesFollow) {
   EXPECT_DOUBLE_EQ(costs->ReadSeconds(Tier::kDisk, 1'000'000'000), 1);
 }
 
+TEST(PlannerCostsTest, AnEarlierEnginesCountUntilThereAreOwn) {
+  const auto costs = MakeMeasuredCosts({.prefill_tokens = 500});
+  EXPECT_DOUBLE_EQ(costs->PrefillSeconds(0, 500), 1);
+  EXPECT_EQ(costs->Measured(), PlannerRates());  // a guess is not passed on
+  const PlannerRates earlier{.prefill_tokens = 100,
+                             .read_bytes = {0, 200'000'000, 0}};
+  costs->Remember(earlier);
+  EXPECT_DOUBLE_EQ(costs->PrefillSeconds(0, 500), 5);
+  EXPECT_DOUBLE_EQ(costs->ReadSeconds(Tier::kDisk, 200'000'000), 1);
+  EXPECT_EQ(costs->Measured(), earlier);
+  costs->Remember({.prefill_tokens = 7, .read_bytes = {7, 7, 0}});
+  EXPECT_EQ(costs->Measured().prefill_tokens, 100);
+  EXPECT_EQ(costs->Measured().read_bytes[0], 7);
+  // Measurements go on from what is remembered.
+  costs->MeasuredPrefill(1000, 5);
+  EXPECT_DOUBLE_EQ(costs->Measured().prefill_tokens, 125);
+  EXPECT_DOUBLE_EQ(costs->Used().prefill_tokens, 125);
+  EXPECT_GT(costs->Used().read_bytes[2], 0);
+  // Fixed ones neither learn nor tell.
+  const auto fixed = *ParsePlannerCosts("prefill=1,store=1,disk=1,spill=1");
+  fixed->Remember(earlier);
+  EXPECT_DOUBLE_EQ(fixed->PrefillSeconds(0, 1), 1);
+  EXPECT_EQ(fixed->Measured(), PlannerRates());
+}
+
 TEST(TierPlanTest, TheLeastTimeComesFirst) {
   const auto costs =
       *ParsePlannerCosts("prefill=1000,store=1000,disk=100,spill=100");
@@ -96,7 +122,7 @@ TEST(TierPlanTest, TheLeastTimeComesFirst) {
   EXPECT_EQ(equal.offers[0].candidate.tier, Tier::kDisk);
 }
 
-TEST(TierPlanTest, TheLosersAreTold) {
+TEST(TierPlanTest, LosersAreToldAndCounted) {
   const auto costs =
       *ParsePlannerCosts("prefill=1000,store=1000,disk=100,spill=100");
   const TierPlan plan = PlanTiers(
@@ -109,6 +135,17 @@ TEST(TierPlanTest, TheLosersAreTold) {
             "total_ms=1404.0, store@2048 later bytes=20000000 read_ms=20.0 "
             "total_ms=2972.0, spill@1024 too_costly bytes=900000000 "
             "read_ms=9000.0 total_ms=12976.0");
+  TierCounters counters;
+  counters.CountPlan(plan);
+  counters.CountPlan({});  // nothing was offered
+  EXPECT_EQ(counters.of(Tier::kDisk).chosen, 1u);
+  EXPECT_EQ(counters.of(Tier::kStore).lost, 1u);
+  EXPECT_EQ(counters.of(Tier::kSpill).too_costly, 1u);
+  EXPECT_EQ(counters.chose_in_place, 0u);
+  counters.CountPlan(
+      PlanTiers(*costs, {At(Tier::kSpill, 1024, 900'000'000)}, 256, 5000));
+  EXPECT_EQ(counters.chose_in_place, 1u);
+
   TierPlan many;
   many.offers.assign(20, {At(Tier::kDisk, 1024, 1), 0, 0});
   EXPECT_THAT(DescribePlan(many, 0), ::testing::HasSubstr(", 4 more"));

@@ -20,58 +20,72 @@ constexpr double kFirstPrefillTokensPerS = 1000;
 constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 20;
 constexpr int kLeastRows = 16;
 
-struct Rates {
-  double prefill = kFirstPrefillTokensPerS;  // tokens a second
-  // Bytes a second.
-  std::array<double, kTiers> read = {kFirstReadBytesPerS, kFirstReadBytesPerS,
-                                     kFirstReadBytesPerS};
-};
-
 class RatedCosts : public PlannerCosts {
  public:
-  explicit RatedCosts(const Rates& rates) : rates_(rates) {}
+  explicit RatedCosts(const PlannerRates& rates) : rates_(rates) {}
   double ReadSeconds(Tier tier, std::uint64_t bytes) const override {
     return static_cast<double>(bytes) /
-           rates_.read[static_cast<std::size_t>(tier)];
+           rates_.read_bytes[static_cast<std::size_t>(tier)];
   }
   double PrefillSeconds(int from, int to) const override {
-    return (to - from) / rates_.prefill;
+    return (to - from) / rates_.prefill_tokens;
   }
   void MeasuredRead(Tier, std::uint64_t, double) override {}
   void MeasuredPrefill(int, double) override {}
+  PlannerRates Measured() const override { return {}; }
+  void Remember(const PlannerRates&) override {}
+  PlannerRates Used() const override { return rates_; }
 
  protected:
-  Rates rates_;
+  PlannerRates rates_;
 };
+
+PlannerRates FirstRates(const PlannerRates& first) {
+  PlannerRates rates = first;
+  if (rates.prefill_tokens <= 0) rates.prefill_tokens = kFirstPrefillTokensPerS;
+  for (double& read : rates.read_bytes) {
+    if (read <= 0) read = kFirstReadBytesPerS;
+  }
+  return rates;
+}
 
 class MeasuredCosts final : public RatedCosts {
  public:
-  MeasuredCosts() : RatedCosts(Rates{}) {}
+  explicit MeasuredCosts(const PlannerRates& first)
+      : RatedCosts(FirstRates(first)) {}
   void MeasuredRead(Tier tier, std::uint64_t bytes, double seconds) override {
     if (bytes < kLeastBytes || seconds <= 0) return;
     const auto i = static_cast<std::size_t>(tier);
-    Average(rates_.read[i], static_cast<double>(bytes) / seconds,
-            read_known_[i]);
+    Average(rates_.read_bytes[i], known_.read_bytes[i],
+            static_cast<double>(bytes) / seconds);
   }
   void MeasuredPrefill(int rows, double seconds) override {
     if (rows < kLeastRows || seconds <= 0) return;
-    Average(rates_.prefill, rows / seconds, prefill_known_);
+    Average(rates_.prefill_tokens, known_.prefill_tokens, rows / seconds);
+  }
+  PlannerRates Measured() const override { return known_; }
+  void Remember(const PlannerRates& rates) override {
+    const auto take = [](double& used, double& known, double remembered) {
+      if (known == 0 && remembered > 0) used = known = remembered;
+    };
+    take(rates_.prefill_tokens, known_.prefill_tokens, rates.prefill_tokens);
+    for (int i = 0; i < kTiers; ++i)
+      take(rates_.read_bytes[i], known_.read_bytes[i], rates.read_bytes[i]);
   }
 
  private:
-  static void Average(double& rate, double now, bool& known) {
-    rate = known ? (1 - kNewest) * rate + kNewest * now : now;
-    known = true;
+  static void Average(double& used, double& known, double now) {
+    used = known == 0 ? now : (1 - kNewest) * known + kNewest * now;
+    known = used;
   }
 
-  std::array<bool, kTiers> read_known_{};
-  bool prefill_known_ = false;
+  PlannerRates known_;  // as rates_ where something was measured, else 0
 };
 
 }  // namespace
 
-std::unique_ptr<PlannerCosts> MakeMeasuredCosts() {
-  return std::make_unique<MeasuredCosts>();
+std::unique_ptr<PlannerCosts> MakeMeasuredCosts(const PlannerRates& first) {
+  return std::make_unique<MeasuredCosts>(first);
 }
 
 absl::StatusOr<std::unique_ptr<PlannerCosts>> ParsePlannerCosts(
@@ -90,7 +104,7 @@ absl::StatusOr<std::unique_ptr<PlannerCosts>> ParsePlannerCosts(
     }
     parts[part.substr(0, at)] = value;
   }
-  Rates rates;
+  PlannerRates rates;
   const auto take = [&](const char* name, double unit, double& rate) {
     const auto found = parts.find(name);
     if (found == parts.end()) return false;
@@ -98,9 +112,10 @@ absl::StatusOr<std::unique_ptr<PlannerCosts>> ParsePlannerCosts(
     parts.erase(found);
     return true;
   };
-  bool all = take("prefill", 1, rates.prefill);
+  bool all = take("prefill", 1, rates.prefill_tokens);
   for (int i = 0; i < kTiers; ++i) {
-    all = take(TierName(static_cast<Tier>(i)), kMega, rates.read[i]) && all;
+    all =
+        take(TierName(static_cast<Tier>(i)), kMega, rates.read_bytes[i]) && all;
   }
   if (!all || !parts.empty()) {
     return absl::InvalidArgumentError(

@@ -21,11 +21,18 @@ class PlannerCosts {
   virtual double PrefillSeconds(int from, int to) const = 0;
   virtual void MeasuredRead(Tier tier, std::uint64_t bytes, double seconds) = 0;
   virtual void MeasuredPrefill(int rows, double seconds) = 0;
+  // Of what was measured, by this engine or an earlier one. Fixed costs: none.
+  virtual PlannerRates Measured() const = 0;
+  // Takes, of what an earlier engine measured, the rates that this one has not.
+  virtual void Remember(const PlannerRates& rates) = 0;
+  // What it reckons with at this moment; all are set.
+  virtual PlannerRates Used() const = 0;
 };
 
-// Moving averages of what was measured since the start, and before that of a
-// slow drive and a slow machine. Depth is not told apart.
-std::unique_ptr<PlannerCosts> MakeMeasuredCosts();
+// Moving averages of what was measured. Before anything was, by this engine or
+// one that it remembers, `first` where it is set, else a slow drive and a slow
+// machine. Depth is not told apart.
+std::unique_ptr<PlannerCosts> MakeMeasuredCosts(const PlannerRates& first = {});
 
 // Never changes: --planner-costs, for tests. `text` is
 // "prefill=TOKENS_PER_S,store=MB_PER_S,disk=MB_PER_S,spill=MB_PER_S", all four

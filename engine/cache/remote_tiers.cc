@@ -103,6 +103,9 @@ TierLookup RemoteTiers::Lookup(const PromptView& prompt) {
   ToProto(prompt, request.mutable_prompt());
   request.mutable_ended_restores()->Add(unheard_.begin(), unheard_.end());
   request.set_session_key(std::string(prompt.session_key));
+  if (measured_ != PlannerRates()) {
+    ToProto(measured_, request.mutable_measured());
+  }
   v1::LookupResponse response;
   grpc::ClientContext context;
   SetDeadline(context, now + deadlines::kLookup);
@@ -119,7 +122,8 @@ TierLookup RemoteTiers::Lookup(const PromptView& prompt) {
       .outcome = TierLookup::Outcome::kAnswered,
       .minimum_tokens = static_cast<int>(response.minimum_tokens()),
       .store_entry_bytes = response.store_entry_bytes(),
-      .foreign = response.foreign()};
+      .foreign = response.foreign(),
+      .remembered = engine::FromProto(response.remembered())};
   for (const v1::TierCandidate& proto : response.candidates()) {
     const auto candidate = engine::FromProto(proto);
     if (candidate && HasTail(prompt, *candidate, proto)) {

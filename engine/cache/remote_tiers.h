@@ -23,6 +23,7 @@ class RemoteTiers final : public CacheTiers {
   explicit RemoteTiers(const attach::AttachClient& client);
 
   bool attached() const override { return client_.session() != nullptr; }
+  void NoteMeasured(const PlannerRates& rates) override { measured_ = rates; }
   TierLookup Lookup(const PromptView& prompt) override;
   AdmittedLines Admit(const PromptView& prompt, int resumed_at,
                       const std::string& session_key, int head) override;
@@ -53,7 +54,8 @@ class RemoteTiers final : public CacheTiers {
   std::uint64_t next_restore_ = 1;
   // Ended restores that the cache service may not know of.
   std::vector<std::uint64_t> unheard_;
-  Time quiet_until_;  // nothing is asked before
+  Time quiet_until_;       // nothing is asked before
+  PlannerRates measured_;  // goes with the next lookup
   // Of the restore under way: bytes that were taken.
   std::uint64_t row_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;

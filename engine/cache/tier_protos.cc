@@ -1,6 +1,7 @@
 #include "engine/cache/tier_protos.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -126,6 +127,26 @@ std::optional<KeptResident> FromProto(const v1::Resident& proto) {
     }
   }
   return kept;
+}
+
+void ToProto(const PlannerRates& rates, v1::MeasuredCosts* proto) {
+  const auto read = [&](Tier tier) {
+    return rates.read_bytes[static_cast<std::size_t>(tier)];
+  };
+  proto->set_prefill_tokens_per_s(rates.prefill_tokens);
+  proto->set_store_read_bytes_per_s(read(Tier::kStore));
+  proto->set_disk_read_bytes_per_s(read(Tier::kDisk));
+  proto->set_spill_read_bytes_per_s(read(Tier::kSpill));
+}
+
+PlannerRates FromProto(const v1::MeasuredCosts& proto) {
+  const auto rate = [](double value) {
+    return std::isfinite(value) && value > 0 ? value : 0;
+  };
+  return {.prefill_tokens = rate(proto.prefill_tokens_per_s()),
+          .read_bytes = {rate(proto.store_read_bytes_per_s()),
+                         rate(proto.disk_read_bytes_per_s()),
+                         rate(proto.spill_read_bytes_per_s())}};
 }
 
 StoreOutcome FromProto(v1::StoreResponse::Outcome outcome) {

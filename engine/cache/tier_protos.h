@@ -17,6 +17,9 @@ v1::StoreRequest ToProto(const StoreJob& job, std::uint64_t epoch);
 // Nothing for what no cache service of this version says.
 std::optional<TierCandidate> FromProto(const v1::TierCandidate& proto);
 std::optional<KeptResident> FromProto(const v1::Resident& proto);
+void ToProto(const PlannerRates& rates, v1::MeasuredCosts* proto);
+// What is no rate counts as not measured.
+PlannerRates FromProto(const v1::MeasuredCosts& proto);
 StoreOutcome FromProto(v1::StoreResponse::Outcome outcome);
 
 }  // namespace holdfast::engine

@@ -24,6 +24,22 @@ const char* RestoreFailureName(RestoreFailure failure) {
   return "error";
 }
 
+void TierCounters::CountPlan(const TierPlan& plan) {
+  if (plan.offers.empty() && !plan.too_costly.empty()) ++chose_in_place;
+  for (std::size_t i = 0; i < plan.offers.size(); ++i) {
+    OfTier& tier = of(plan.offers[i].candidate.tier);
+    ++(i == 0 ? tier.chosen : tier.lost);
+  }
+  for (const TierOffer& offer : plan.too_costly)
+    ++of(offer.candidate.tier).too_costly;
+}
+
+void TierCounters::NoteRates(const PlannerRates& rates) {
+  prefill_tokens_per_s = rates.prefill_tokens;
+  for (int i = 0; i < kTiers; ++i)
+    tiers[i].read_bytes_per_s = rates.read_bytes[i];
+}
+
 void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
   const LeaseRef lease = job.lease;
   const Tier tier = job.tier;

@@ -13,6 +13,7 @@
 #include "engine/cache/leases.h"
 #include "engine/cache/lending.h"
 #include "engine/cache/planner_costs.h"
+#include "engine/cache/tier_plan.h"
 #include "engine/cache/tiers.h"
 #include "engine/pool/block_pool.h"
 
@@ -38,7 +39,14 @@ struct TierCounters {
   // Conversations that lost rows before they were spilled: no room, or too
   // slow.
   std::atomic<std::uint64_t> lost_spills{0};
+  std::atomic<std::uint64_t> chose_in_place{0};  // of plans that had offers
+  std::atomic<double> prefill_tokens_per_s{0};   // as reckoned with
   struct OfTier {
+    // Of plans that had offers: how this tier's fared.
+    std::atomic<std::uint64_t> chosen{0};
+    std::atomic<std::uint64_t> lost{0};
+    std::atomic<std::uint64_t> too_costly{0};
+    std::atomic<double> read_bytes_per_s{0};  // as reckoned with
     std::atomic<std::uint64_t> restores{0};
     std::atomic<std::uint64_t> tokens{0};
     std::atomic<std::uint64_t> bytes{0};
@@ -49,6 +57,8 @@ struct TierCounters {
   std::array<OfTier, kTiers> tiers;
 
   OfTier& of(Tier tier) { return tiers[static_cast<std::size_t>(tier)]; }
+  void CountPlan(const TierPlan& plan);
+  void NoteRates(const PlannerRates& rates);
 };
 
 // The engine thread's, but for the counters. What it refers to outlives it.

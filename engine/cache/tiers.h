@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_ENGINE_CACHE_TIERS_H_
 #define HOLDFAST_ENGINE_CACHE_TIERS_H_
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,14 @@ namespace holdfast::engine {
 enum class Tier { kStore, kDisk, kSpill };
 inline constexpr int kTiers = 3;
 const char* TierName(Tier tier);
+
+// What reading and computing cost, in units a second; 0: not measured.
+struct PlannerRates {
+  double prefill_tokens = 0;
+  std::array<double, kTiers> read_bytes{};
+
+  bool operator==(const PlannerRates&) const = default;
+};
 
 // A prompt by name. The spans outlive the call they are given to.
 struct PromptView {
@@ -54,6 +63,7 @@ struct TierLookup {
   int minimum_tokens = 0;  // shorter prompts are not written to the disk
   std::uint64_t store_entry_bytes = 0;  // larger snapshots are refused
   bool foreign = false;                 // only files of another fingerprint
+  PlannerRates remembered = {};         // what engines of this model measured
 };
 
 // Whose state is to be stored as the prefill passes them.
@@ -129,6 +139,9 @@ class CacheTiers {
   virtual ~CacheTiers() = default;
 
   virtual bool attached() const = 0;
+  // What was measured by now: goes with the next lookup, to be remembered for
+  // the next engine of this model.
+  virtual void NoteMeasured(const PlannerRates& rates) = 0;
   // Waits at most deadlines::kLookup.
   virtual TierLookup Lookup(const PromptView& prompt) = 0;
   // Lines of a prompt that was resumed at `resumed_at`. Waits at most

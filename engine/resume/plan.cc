@@ -190,6 +190,8 @@ const char* CacheSourceName(CacheSource source) {
       return "store";
     case CacheSource::kDisk:
       return "disk";
+    case CacheSource::kResponse:
+      return "response";
     case CacheSource::kSpill:
       return "spill";
     case CacheSource::kNone:

@@ -30,6 +30,7 @@ enum class CacheSource {
   kStore,
   kDisk,
   kSpill,
+  kResponse,  // no rows: an identical request was answered before
 };
 enum class MissReason {
   kNone,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/response/response_recorder.h"
 #include "engine/scheduler/read_back.h"
 #include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
@@ -80,6 +81,14 @@ void Scheduler::Submit(std::shared_ptr<Job> job) {
   }
   if (refusal) return Deliver(*job, *refusal);
   wake_.notify_all();
+}
+
+void Scheduler::Replay(const Job& job, const Response& response) {
+  if (draining()) {
+    return Deliver(job, Refusal{.reason = Refusal::Reason::kDraining,
+                                .message = "the engine is stopping"});
+  }
+  Deliver(job, SendResponse(response, *job.sink));
 }
 
 void Scheduler::Cancel(const std::shared_ptr<Job>& job) {

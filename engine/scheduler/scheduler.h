@@ -15,6 +15,7 @@
 
 #include "engine/metrics/engine_metrics.h"
 #include "engine/metrics/stats_line.h"
+#include "engine/response/response_cache.h"
 #include "engine/scheduler/admission.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/fair_queue.h"
@@ -46,6 +47,9 @@ class Scheduler final : private RunLoop::Host {
 
   // Queues the job, or answers OnRefused at once.
   void Submit(std::shared_ptr<Job> job);
+  // Answers a job with what an identical one got: no queue, no seat. Its last
+  // event has come when this returns.
+  void Replay(const Job& job, const Response& response);
   // A waiting job ends at once and touches no other; a running one at its next
   // step. Both end with OnFinished(kCancelled), a job that has ended
   // already gets nothing.

@@ -76,6 +76,7 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
   const int tokens = static_cast<int>(prompt_.ids.size());
   // Less than a block is computed sooner than asked for.
   if (tokens - in_place < kBlockTokens) return {};
+  tiering.tiers.NoteMeasured(tiering.costs.Measured());
   TierLookup lookup = tiering.tiers.Lookup(prompt_);
   if (lookup.outcome == TierLookup::Outcome::kDetached) return {};
   ++tiering.counters->lookups;
@@ -84,11 +85,14 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
     return {.miss = MissReason::kDeadline};
   }
   tiering.store_entry_bytes = lookup.store_entry_bytes;
+  tiering.costs.Remember(lookup.remembered);
+  tiering.counters->NoteRates(tiering.costs.Used());
   std::erase_if(lookup.candidates, [this](const TierCandidate& candidate) {
     return !Serves(candidate);
   });
   const TierPlan plan =
       PlanTiers(tiering.costs, lookup.candidates, in_place, tokens);
+  tiering.counters->CountPlan(plan);
   if (!plan.offers.empty() || !plan.too_costly.empty()) {
     spdlog::info("plan prompt={} {}", tokens, DescribePlan(plan, in_place));
   }

@@ -96,6 +96,24 @@ TEST_P(TierRunTest, ALineComesBackAfterARestart) {
   EXPECT_GE(again.result.cache.resumed_at, 2 * grid_);
 }
 
+TEST_P(TierRunTest, CostsGoToTheNextEngine) {
+  const auto node = Make();
+  node->costs = MakeMeasuredCosts();
+  node->engine->state().tiering = std::make_unique<Tiering>(
+      *node->tiers, *node->costs,
+      reinterpret_cast<std::byte*>(node->leases.data()),
+      node->engine->state().pool);
+  node->tiers->remembered = {.prefill_tokens = 0, .read_bytes = {0, 0, 123}};
+  node->engine->Run(MakeRequest(SomeIds(grid_, 90)));
+  // The first lookup came before anything was measured.
+  EXPECT_EQ(node->tiers->measured, PlannerRates());
+  const TierCounters& counters = *node->engine->state().tiering->counters;
+  EXPECT_EQ(counters.tiers[2].read_bytes_per_s, 123);
+  node->engine->Run(MakeRequest(SomeIds(grid_, 91)));
+  EXPECT_GT(node->tiers->measured.prefill_tokens, 0);
+  EXPECT_EQ(node->tiers->measured.read_bytes[2], 123);
+}
+
 TEST_P(TierRunTest, APromptThatIsTheLineNeedsNoForward) {
   const Ids ids = SomeIds(grid_, 2);
   const auto old = Stored(ids, {grid_});

@@ -132,6 +132,20 @@ std::string Bytes(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
+void FillPlanner(const TierCounters& counters, v1::EngineStats& proto) {
+  v1::PlannerStats& planner = *proto.mutable_planner();
+  planner.set_prefill_tokens_per_s(counters.prefill_tokens_per_s);
+  (*planner.mutable_chosen())["in_place"] = counters.chose_in_place;
+  for (int i = 0; i < kTiers; ++i) {
+    const std::string tier = TierName(static_cast<Tier>(i));
+    const TierCounters::OfTier& of = counters.tiers[i];
+    (*planner.mutable_read_bytes_per_s())[tier] = of.read_bytes_per_s;
+    (*planner.mutable_chosen())[tier] = of.chosen;
+    (*planner.mutable_lost())[tier] = of.lost;
+    (*planner.mutable_too_costly())[tier] = of.too_costly;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
@@ -249,6 +263,17 @@ void ToProto(const EngineGauges& gauges, v1::EngineStats* proto) {
   proto->set_pool_cached_blocks(blocks(gauges.cached_blocks));
   proto->set_pool_evictions(gauges.evictions);
   proto->set_anchors(static_cast<std::uint32_t>(gauges.anchors));
+  if (gauges.tiers != nullptr) FillPlanner(*gauges.tiers, *proto);
+}
+
+void ToProto(const ResponseCache::Stats& responses, v1::EngineStats* proto) {
+  v1::ResponseCacheStats& to = *proto->mutable_responses();
+  to.set_entries(responses.entries);
+  to.set_bytes(responses.bytes);
+  to.set_budget_bytes(responses.budget_bytes);
+  to.set_hits(responses.hits);
+  to.set_misses(responses.misses);
+  to.set_evictions(responses.evictions);
 }
 
 }  // namespace holdfast::engine

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/metrics/engine_metrics.h"
+#include "engine/response/response_cache.h"
 #include "engine/scheduler/request.h"
 #include "holdfast/v1/engine.pb.h"
 
@@ -20,6 +21,7 @@ void ToProto(const Result& result, v1::Finished* proto);
 // Each fills in its own fields.
 void ToProto(const RequestTotals::Values& totals, v1::EngineStats* proto);
 void ToProto(const EngineGauges& gauges, v1::EngineStats* proto);
+void ToProto(const ResponseCache::Stats& responses, v1::EngineStats* proto);
 
 }  // namespace holdfast::engine
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/response/response_metrics.h"
+#include "engine/response/response_recorder.h"
 #include "engine/service/convert.h"
 #include "engine/service/record_calls.h"
 #include "shared/check.h"
@@ -102,7 +104,20 @@ GenerateReactor* EngineService::Generate(grpc::CallbackServerContext*,
                        .message = std::string(request.status().message())});
     return reactor;
   }
-  auto job = std::make_shared<Job>(*std::move(request), stream);
+  ResponseCache* const responses = served->serving.responses;
+  const auto key =
+      responses != nullptr ? responses->KeyOf(*request) : std::nullopt;
+  std::shared_ptr<EventSink> sink = stream;
+  if (key) {
+    if (const auto response = responses->Find(*key)) {
+      const Job job(*std::move(request), stream);
+      GenerateReactor* reactor = GenerateStream::Open([] {}, stream);
+      scheduler->Replay(job, *response);
+      return reactor;
+    }
+    sink = std::make_shared<ResponseRecorder>(stream, responses, *key);
+  }
+  auto job = std::make_shared<Job>(*std::move(request), std::move(sink));
   GenerateReactor* reactor = GenerateStream::Open(
       [scheduler, job] { scheduler->Cancel(job); }, stream);
   scheduler->Submit(std::move(job));
@@ -148,7 +163,10 @@ grpc::ServerUnaryReactor* EngineService::Metrics(
     v1::EngineMetrics* response) {
   const Served* served = served_;
   if (served == nullptr) return Answer(context, Loading());
-  response->set_prometheus_text(served->serving.scheduler->MetricsText());
+  std::string text = served->serving.scheduler->MetricsText();
+  if (served->serving.responses != nullptr)
+    text += ResponseMetricsText(served->serving.responses->stats());
+  response->set_prometheus_text(std::move(text));
   return Answer(context, grpc::Status::OK);
 }
 
@@ -160,6 +178,8 @@ grpc::ServerUnaryReactor* EngineService::Stats(
   const Scheduler& scheduler = *served->serving.scheduler;
   ToProto(scheduler.totals(), response);
   ToProto(scheduler.gauges(), response);
+  if (served->serving.responses != nullptr)
+    ToProto(served->serving.responses->stats(), response);
   return Answer(context, grpc::Status::OK);
 }
 
@@ -180,10 +200,15 @@ grpc::ServerUnaryReactor* EngineService::Drain(
 }
 
 grpc::ServerUnaryReactor* EngineService::ClearCache(
-    grpc::CallbackServerContext* context, const v1::ClearCacheRequest*,
+    grpc::CallbackServerContext* context, const v1::ClearCacheRequest* request,
     v1::ClearCacheResponse* response) {
   const Served* served = served_;
   if (served == nullptr) return Answer(context, Loading());
+  const bool all = !request->pool() && !request->responses();
+  ResponseCache* const responses = served->serving.responses;
+  if (responses != nullptr && (all || request->responses()))
+    response->set_responses(responses->Clear());
+  if (!all && !request->pool()) return Answer(context, grpc::Status::OK);
   auto* reactor = new LateReactor;
   served->serving.scheduler->ClearCache([reactor, response](int blocks) {
     response->set_blocks(static_cast<std::uint64_t>(blocks));

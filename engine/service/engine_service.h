@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/response/response_cache.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/service/generate_stream.h"
 #include "holdfast/v1/engine.grpc.pb.h"
@@ -26,6 +27,7 @@ class EngineService final : public v1::Engine::CallbackService {
     TokenizerSpec tokenizer;
     // How the engine stands with the cache service; must not wait.
     std::function<v1::CacheServiceLink()> cache_link;
+    ResponseCache* responses = nullptr;  // null: off; outlives the server
   };
 
   // `loading` is what Status answers until Serve().

@@ -61,7 +61,8 @@ class ServiceTest : public ::testing::Test {
     service_->Serve({.scheduler = scheduler_.get(),
                      .status = status,
                      .tokenizer = FakeTokenizer(),
-                     .cache_link = [] { return v1::CacheServiceLink(); }});
+                     .cache_link = [] { return v1::CacheServiceLink(); },
+                     .responses = responses_.get()});
   }
 
   static v1::GenerateRequest MakeRequest(const std::vector<std::int32_t>& ids,
@@ -97,10 +98,27 @@ class ServiceTest : public ::testing::Test {
     return status;
   }
 
+  v1::EngineStats Stats() {
+    grpc::ClientContext context;
+    v1::EngineStats stats;
+    EXPECT_TRUE(stub_->Stats(&context, {}, &stats).ok());
+    return stats;
+  }
+  v1::ClearCacheResponse Clear(bool pool, bool responses) {
+    grpc::ClientContext context;
+    v1::ClearCacheRequest request;
+    request.set_pool(pool);
+    request.set_responses(responses);
+    v1::ClearCacheResponse cleared;
+    EXPECT_TRUE(stub_->ClearCache(&context, request, &cleared).ok());
+    return cleared;
+  }
+
   FakeModel model_;
   FakeBackend backend_;
   AlignedBytes memory_;
   const model::testing::TempFolder folder_;
+  std::unique_ptr<ResponseCache> responses_;  // null: off
   std::unique_ptr<EngineService> service_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<grpc::Server> server_;
@@ -362,6 +380,71 @@ TEST_F(ServiceTest, WhatLeavesNoTraceIsNotRecorded) {
   v1::ClearCacheResponse cleared;
   ASSERT_TRUE(stub_->ClearCache(&context, {}, &cleared).ok());
   EXPECT_EQ(Records(*stub_, {}).branches_size(), 0);
+}
+
+TEST_F(ServiceTest, StatsOfRequests) {
+  Serve();
+  Generate(MakeRequest(SomeIds(700, 1), 4));
+  Generate(MakeRequest(SomeIds(700, 1), 4));
+  Generate(MakeRequest({}, 4));
+  const v1::EngineStats stats = Stats();
+  EXPECT_EQ(stats.prompt_tokens_by_source().at("computed"), 700u);
+  EXPECT_EQ(stats.prompt_tokens_by_source().at("resident"), 700u);
+  EXPECT_EQ(stats.recent().requests(), 2u);
+  EXPECT_EQ(stats.recent().queried_tokens(), 1400u);
+  EXPECT_EQ(stats.recent().hit_tokens(), 700u);
+  EXPECT_EQ(stats.refused_by_reason().at("invalid"), 1u);
+  EXPECT_EQ(stats.pool_blocks(), static_cast<std::uint64_t>(kBlocks));
+  EXPECT_FALSE(stats.has_responses());
+  EXPECT_EQ(Clear(false, true).blocks(), 0u);
+  EXPECT_GT(Clear(true, false).blocks(), 0u);
+}
+
+TEST_F(ServiceTest, AnIdenticalGreedyRequestGetsTheSameStream) {
+  responses_ = std::make_unique<ResponseCache>(Sha256Digest{1, 2, 3}, 1 << 20);
+  Serve();
+  v1::GenerateRequest request = MakeRequest(SomeIds(700, 1), 20);
+  request.set_top_logprobs(2);
+  request.set_salt("a");
+  const auto first = Generate(request);
+  const int forwards = model_.forwards();
+  request.set_request_id("another");
+  const auto again = Generate(request);
+  EXPECT_EQ(model_.forwards(), forwards);
+  const auto tokens = [](const std::vector<v1::GenerateEvent>& events) {
+    v1::Tokens all;
+    for (const v1::GenerateEvent& event : events) all.MergeFrom(event.tokens());
+    return all.SerializeAsString();
+  };
+  EXPECT_EQ(tokens(again), tokens(first));
+  const v1::Finished& end = again.back().finished();
+  EXPECT_EQ(end.reason(), first.back().finished().reason());
+  EXPECT_EQ(end.output_tokens(), 20u);
+  EXPECT_EQ(end.prompt_tokens(), 700u);
+  EXPECT_EQ(end.cache().cache_source(), "response");
+  EXPECT_EQ(end.cache().cached_tokens_by_source().at("response"), 700u);
+  EXPECT_EQ(end.cache().computed_tokens(), 0u);
+  EXPECT_EQ(again.front().started().cache().cache_source(), "response");
+  EXPECT_EQ(Stats().responses().hits(), 1u);
+  EXPECT_EQ(Stats().prompt_tokens_by_source().at("response"), 700u);
+
+  // What it must not answer.
+  v1::GenerateRequest other = request;
+  other.set_salt("b");
+  EXPECT_EQ(Generate(other).back().finished().cache().cache_source(), "none");
+  other = request;
+  other.set_cache_mode(v1::CACHE_MODE_BYPASS);
+  EXPECT_EQ(Generate(other).back().finished().cache().miss_reason(), "bypass");
+  other = request;
+  other.set_fingerprint(std::string(32, 'x'));
+  EXPECT_EQ(Generate(other).back().refused().reason(),
+            v1::Refused::MODEL_CHANGED);
+  // Emptying the pool leaves it, emptying it leaves the pool.
+  EXPECT_EQ(Clear(true, false).responses(), 0u);
+  EXPECT_EQ(Generate(request).back().finished().cache().cache_source(),
+            "response");
+  EXPECT_EQ(Clear(false, true).responses(), 2u);
+  EXPECT_EQ(Generate(request).back().finished().cache().cache_source(), "none");
 }
 
 }  // namespace

@@ -35,11 +35,13 @@ class FakeTiers final : public CacheTiers {
   bool attached() const override {
     return outcome != TierLookup::Outcome::kDetached;
   }
+  void NoteMeasured(const PlannerRates& rates) override { measured = rates; }
   TierLookup Lookup(const PromptView& prompt) override {
     ++lookups;
     TierLookup lookup{.outcome = outcome,
                       .minimum_tokens = minimum_tokens,
-                      .store_entry_bytes = store_entry_bytes};
+                      .store_entry_bytes = store_entry_bytes,
+                      .remembered = remembered};
     if (outcome != TierLookup::Outcome::kAnswered) return lookup;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const Entry& entry = entries[i];
@@ -152,6 +154,8 @@ class FakeTiers final : public CacheTiers {
   bool hold = false;  // stores wait in `held`
   std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
   std::vector<Entry> entries;
+  PlannerRates remembered;  // of an earlier engine
+  PlannerRates measured;    // as told last
   int lookups = 0;
   int restores = 0;
   std::vector<int> admitted_from;

@@ -242,13 +242,13 @@ asio::awaitable<absl::StatusOr<v1::EngineStats>> EngineLink::Stats() {
       });
 }
 
-asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>>
-EngineLink::ClearCache() {
+asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>> EngineLink::ClearCache(
+    v1::ClearCacheRequest request) {
   return AwaitUnary<v1::ClearCacheResponse>(
-      io_.get_executor(), tracker_, "engine ClearCache",
-      deadlines::kCacheClear, v1::ClearCacheRequest(),
-      [this](auto* context, auto* request, auto* response, auto done) {
-        stub_->async()->ClearCache(context, request, response, std::move(done));
+      io_.get_executor(), tracker_, "engine ClearCache", deadlines::kCacheClear,
+      std::move(request),
+      [this](auto* context, auto* message, auto* response, auto done) {
+        stub_->async()->ClearCache(context, message, response, std::move(done));
       });
 }
 

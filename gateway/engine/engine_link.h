@@ -100,7 +100,8 @@ class EngineLink {
   boost::asio::awaitable<absl::StatusOr<std::string>> Metrics();
   boost::asio::awaitable<absl::StatusOr<v1::EngineStats>> Stats();
   // Waits behind a running request, no longer than deadlines::kCacheClear.
-  boost::asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>> ClearCache();
+  boost::asio::awaitable<absl::StatusOr<v1::ClearCacheResponse>> ClearCache(
+      v1::ClearCacheRequest request);
 
  private:
   friend class GenerateStream;

@@ -24,7 +24,7 @@ using openai::ApiError;
 using openai::ApiOr;
 using openai::Json;
 
-enum class Cleared { kResident, kStore, kDisk, kSpill };
+enum class Cleared { kResident, kStore, kResponse, kDisk, kSpill };
 
 struct ClearedTier {
   std::string_view name;
@@ -35,6 +35,7 @@ struct ClearedTier {
 constexpr std::array kTiers = {
     ClearedTier{"resident", Cleared::kResident, true},
     ClearedTier{"store", Cleared::kStore, true},
+    ClearedTier{"response", Cleared::kResponse, true},
     ClearedTier{"disk", Cleared::kDisk, false},
     ClearedTier{"spill", Cleared::kSpill, false},
 };
@@ -72,14 +73,24 @@ ApiOr<std::string_view> TierOf(std::string_view query) {
   return openai::FieldError(
       std::string(kParameter),
       fmt::format(
-          "{} is none of resident, store, disk, spill, all",
+          "{} is none of resident, store, response, disk, spill, all",
           Json(value).dump(-1, ' ', true, Json::error_handler_t::replace)));
 }
 
 asio::awaitable<Json> ClearPool(App& app) {
-  const auto cleared = co_await app.engine->ClearCache();
+  v1::ClearCacheRequest request;
+  request.set_pool(true);
+  const auto cleared = co_await app.engine->ClearCache(request);
   if (!cleared.ok()) co_return Absent(cleared.status());
   co_return Json{{"available", true}, {"blocks", cleared->blocks()}};
+}
+
+asio::awaitable<Json> ClearResponses(App& app) {
+  v1::ClearCacheRequest request;
+  request.set_responses(true);
+  const auto cleared = co_await app.engine->ClearCache(request);
+  if (!cleared.ok()) co_return Absent(cleared.status());
+  co_return Json{{"available", true}, {"entries", cleared->responses()}};
 }
 
 asio::awaitable<Json> ClearTier(App& app, v1::Tier tier) {
@@ -92,6 +103,8 @@ asio::awaitable<Json> Clear(App& app, Cleared tier) {
   switch (tier) {
     case Cleared::kResident:
       co_return co_await ClearPool(app);
+    case Cleared::kResponse:
+      co_return co_await ClearResponses(app);
     case Cleared::kStore:
       co_return co_await ClearTier(app, v1::TIER_STORE);
     case Cleared::kDisk:

@@ -76,7 +76,7 @@ TEST_F(CacheEndpointsTest, AnAbsentDaemonIsNoError) {
   response = Clear("?tier=all");
   EXPECT_EQ(response.status, 200);
   body = json::parse(response.body).at("cleared");
-  EXPECT_EQ(body.size(), 4u);
+  EXPECT_EQ(body.size(), 5u);
   for (const auto& [tier, part] : body.items()) {
     EXPECT_EQ(part.at("available"), false) << tier;
     EXPECT_NE(part.at("reason"), "") << tier;
@@ -103,12 +103,16 @@ TEST_F(CacheEndpointsTest, ClearsWhatIsNamed) {
   json body = cleared("");
   EXPECT_EQ(body.at("resident"), json({{"available", true}, {"blocks", 7}}));
   EXPECT_EQ(body.at("store"), json({{"available", true}, {"entries", 3}}));
-  EXPECT_EQ(body.size(), 2u);  // nothing on the NVMe
+  EXPECT_EQ(body.at("response"), json({{"available", true}, {"entries", 2}}));
+  EXPECT_EQ(body.size(), 3u);  // nothing on the NVMe
   EXPECT_EQ(cache_.cleared, std::vector{v1::TIER_STORE});
   EXPECT_EQ(engine_->clear_calls(), 1);
   EXPECT_EQ(cleared("?tier=resident").size(), 1u);
   EXPECT_EQ(engine_->clear_calls(), 2);
   EXPECT_TRUE(cache_.cleared.empty());
+  EXPECT_EQ(cleared("?tier=response"),
+            json({{"response", {{"available", true}, {"entries", 2}}}}));
+  EXPECT_EQ(engine_->clear_calls(), 2);
   EXPECT_EQ(cleared("?tier=store").size(), 1u);
   EXPECT_EQ(cache_.cleared, std::vector{v1::TIER_STORE});
   EXPECT_EQ(cleared("?tier=disk").size(), 1u);
@@ -116,7 +120,7 @@ TEST_F(CacheEndpointsTest, ClearsWhatIsNamed) {
   EXPECT_EQ(cleared("?tier=spill").size(), 1u);
   EXPECT_EQ(cache_.cleared, std::vector{v1::TIER_SPILL});
   EXPECT_EQ(engine_->clear_calls(), 2);
-  EXPECT_EQ(cleared("?tier=all").size(), 4u);
+  EXPECT_EQ(cleared("?tier=all").size(), 5u);
   EXPECT_EQ(cache_.cleared,
             (std::vector{v1::TIER_STORE, v1::TIER_DISK, v1::TIER_SPILL}));
   EXPECT_EQ(engine_->clear_calls(), 3);

@@ -96,7 +96,7 @@ class CacheAdminTest(DaemonTest):
         self.assertEqual(self.ask(2, "What is in the text?", "a").holdfast["cache_source"],
                          "store")
         cleared = self.clear()  # never the files
-        self.assertEqual(set(cleared), {"resident", "store"})
+        self.assertEqual(set(cleared), {"resident", "store", "response"})
         self.assertEqual((self.tier("store")["entries"], self.tier("disk")["entries"]), (0, 2))
         again = self.ask(2, "What is in the text?", "a")
         self.assertEqual((again.holdfast["cache_source"], again.cached_tokens),
@@ -124,6 +124,62 @@ class CacheAdminTest(DaemonTest):
         self.assertTrue(stats["cache_service"]["available"])
         self.daemons.launch(ENGINE)
         self.daemons.wait_ready()
+
+
+class CostsTest(DaemonTest):
+    """What was measured is there for the next engine, after a kill of all."""
+    FLAGS = {ENGINE: [], CACHESVC: FOLDER}
+
+    stats = CacheAdminTest.stats
+
+    def planner(self) -> dict:
+        return self.stats()["engine"]["planner"]
+
+    def test_costs_outlive_the_engine(self) -> None:
+        self.daemons.wait_attached()
+        self.chat("word " * 600)
+        first = self.planner()
+        # A new install knows its drive from a measurement.
+        self.assertGreater(first["read_bytes_per_s"]["disk"], 0)
+        self.chat("another " * 600)  # its lookup tells what the first one took
+        self.daemons.restart("all", signal.SIGTERM)
+        self.chat("a third " * 600)
+        again = self.planner()
+        self.assertEqual(again["read_bytes_per_s"]["disk"], first["read_bytes_per_s"]["disk"])
+        log = self.daemons.log_path(CACHESVC).read_text()
+        self.assertEqual(log.count("drive measured"), 1)
+
+
+class ResponseCacheTest(DaemonTest):
+    FLAGS = {ENGINE: ["--response-cache-mb=16"]}
+
+    stats, clear = CacheAdminTest.stats, CacheAdminTest.clear
+
+    def source(self, question: str, **fields) -> str:
+        answer = self.chat(question, **fields)
+        self.assertEqual((answer.status, answer.error), (200, None))
+        self.assertEqual(checks.conservation_problems(answer), [])
+        return answer.holdfast["cache_source"]
+
+    def test_the_same_question_again(self) -> None:
+        first = self.chat("What is it?")
+        again = self.chat("What is it?")
+        self.assertEqual(again.holdfast["cache_source"], "response")
+        self.assertEqual(again.cached_tokens, again.prompt_tokens)
+        self.assertEqual((again.content, again.finish_reason, again.usage["completion_tokens"]),
+                         (first.content, first.finish_reason, first.usage["completion_tokens"]))
+        self.assertNotEqual(self.source("What is it?", cache_salt="other"), "response")
+        self.assertNotEqual(self.source("What is it?", holdfast={"cache": "bypass"}), "response")
+        self.assertNotEqual(self.source("What is it?", max_tokens=5), "response")
+        self.assertNotEqual(self.source("What is it?", temperature=0.5, seed=1), "response")
+        self.assertEqual(self.stats()["engine"]["responses"]["hits"], 1)
+        self.assertGreaterEqual(self.clear("?tier=response")["response"]["entries"], 2)
+        self.assertNotEqual(self.source("What is it?"), "response")
+        self.wait_idle()
+        metrics = self.client.metrics()
+        self.assertEqual(metrics.value("holdfast_response_cache_hits_total"), 1)
+        self.assertEqual(metrics.value('holdfast_prompt_tokens_total{source="response"}'),
+                         again.prompt_tokens)
 
 
 if __name__ == "__main__":

@@ -201,11 +201,14 @@ grpc::Status FakeEngine::Stats(grpc::ServerContext*,
 }
 
 grpc::Status FakeEngine::ClearCache(grpc::ServerContext*,
-                                    const v1::ClearCacheRequest*,
+                                    const v1::ClearCacheRequest* request,
                                     v1::ClearCacheResponse* response) {
   const std::lock_guard lock(mutex_);
-  ++clear_calls_;
-  response->set_blocks(7);
+  if (request->pool()) {
+    ++clear_calls_;
+    response->set_blocks(7);
+  }
+  if (request->responses()) response->set_responses(2);
   return grpc::Status::OK;
 }
 

@@ -45,7 +45,7 @@ class FakeEngine final : private v1::Engine::Service {
   int generate_calls() const;
   int tokenizer_calls() const;
   int status_calls() const;
-  int clear_calls() const;
+  int clear_calls() const;  // of the pool
   v1::GenerateRequest last_request() const;
 
  private:
@@ -71,7 +71,7 @@ class FakeEngine final : private v1::Engine::Service {
   grpc::Status Stats(grpc::ServerContext* context,
                      const v1::EngineStatsRequest* request,
                      v1::EngineStats* response) override;
-  // Seven blocks.
+  // Of the pool seven blocks, of responses two.
   grpc::Status ClearCache(grpc::ServerContext* context,
                           const v1::ClearCacheRequest* request,
                           v1::ClearCacheResponse* response) override;

@@ -57,7 +57,7 @@ _EXPECT_OF = {
 _MESSAGE = {"role": str, "content": (str, list, type(None)), "text": dict, "name": str,
             "tool_call_id": str, "tool_calls": list, "reasoning_content": str}
 AS_CLIENT = {"verbatim", "drop_reasoning", "reserialize_tools", "trim", "crlf", "extra_newline"}
-CLEARED = {"resident", "store", "disk", "spill", "all"}
+CLEARED = {"resident", "store", "response", "disk", "spill", "all"}
 ON_DISK = {"disk", "spill"}
 KINDS_OF = {"disk": {"chunk", "anchor"}, "spill": {"chunk", "session"}}
 WHO = {"engine", "cachesvc", "gateway", "all"}
