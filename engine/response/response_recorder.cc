@@ -40,6 +40,7 @@ Result SendResponse(const Response& response, EventSink& to) {
   result.prompt_tokens = response.prompt_tokens;
   result.cache.source = CacheSource::kResponse;
   result.cache.resumed_at = response.prompt_tokens;
+  result.cache.rows_of = {{CacheSource::kResponse, response.prompt_tokens}};
   to.OnStarted(result.cache, result.timing);
   for (const OutputToken& token : response.tokens) {
     if (!to.OnToken(token)) {

@@ -168,7 +168,7 @@ TEST(ResponseRecorderTest, KeepsWhatItPassesOn) {
   EXPECT_EQ(sent.output_tokens, 2);
   EXPECT_EQ(sent.cache.computed, 0);
   EXPECT_EQ(CachedBySource(sent.cache),
-            (std::vector{std::pair(CacheSource::kResponse, 3)}));
+            (SourceRows{{CacheSource::kResponse, 3}}));
   EXPECT_EQ(again.started->source, CacheSource::kResponse);
 }
 
