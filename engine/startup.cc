@@ -248,6 +248,7 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   if (!client.ok()) return client.status();
   attach_ = *std::move(client);
   tiers_ = std::make_unique<RemoteTiers>(*attach_);
+  record_source_ = std::make_unique<RecordSource>(*attach_);
   return MakeCosts(config);
 }
 
@@ -348,7 +349,8 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
                 link.set_attaches_total(now.attaches);
                 return link;
               },
-          .responses = responses_.get()};
+          .responses = responses_.get(),
+          .records = record_source_.get()};
 }
 
 }  // namespace holdfast::engine

@@ -9,6 +9,7 @@
 #include "engine/backend/choose_backend.h"
 #include "engine/backend/memory_table.h"
 #include "engine/cache/planner_costs.h"
+#include "engine/cache/record_source.h"
 #include "engine/cache/remote_tiers.h"
 #include "engine/config.h"
 #include "engine/model/model.h"
@@ -60,11 +61,12 @@ class LoadedEngine {
   int anchor_slots_ = 0;
   std::unique_ptr<PoolMemory> pool_memory_;
   std::unique_ptr<PinnedHostMemory> pinned_;  // of pool_memory_
-  // Null, all three: without a cache service. Destroyed after the scheduler,
+  // Null, all of them: without a cache service. Destroyed after the scheduler,
   // which calls them.
   std::unique_ptr<attach::AttachClient> attach_;
   std::unique_ptr<PlannerCosts> costs_;
   std::unique_ptr<RemoteTiers> tiers_;
+  std::unique_ptr<RecordSource> record_source_;
   std::unique_ptr<ResponseCache> responses_;  // null: off
   std::unique_ptr<Scheduler> scheduler_;
 };

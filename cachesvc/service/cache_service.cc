@@ -15,6 +15,7 @@
 #include "cachesvc/restore/snapshot_source.h"
 #include "cachesvc/service/tier_calls.h"
 #include "fmt/format.h"
+#include "shared/deadlines.h"
 #include "shared/grpc_status.h"
 #include "spdlog/spdlog.h"
 
@@ -330,6 +331,28 @@ grpc::Status CacheService::RestoreEnd(grpc::ServerContext*,
   const auto peer = PeerOfEpoch(attach_, request->epoch());
   if (!peer.ok()) return ToGrpcStatus(peer.status());
   tiers_.restores.End(SpanOf(request->restore_ids()));
+  return grpc::Status::OK;
+}
+
+grpc::Status CacheService::GetRecord(grpc::ServerContext*,
+                                     const v1::GetRecordRequest* request,
+                                     v1::GetRecordResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  const auto root = DigestOf(request->root());
+  if (!root) {
+    return ToGrpcStatus(absl::InvalidArgumentError("get record: its root"));
+  }
+  const Sha256Digest id = SessionId(*root, request->session_key());
+  if (tiers_.disk != nullptr && tiers_.disk->options().session_spill) {
+    auto record = tiers_.disk->store().SessionRecord(
+        id, steady_clock::now() + deadlines::kLookup);
+    if (record.ok()) response->add_records(*std::move(record));
+  }
+  if (tiers_.store != nullptr) {
+    auto record = tiers_.store->SessionRecord(id);
+    if (record) response->add_records(*std::move(record));
+  }
   return grpc::Status::OK;
 }
 

@@ -37,6 +37,9 @@ class CacheService final : public v1::Cache::Service {
   grpc::Status RestoreEnd(grpc::ServerContext* context,
                           const v1::RestoreEndRequest* request,
                           v1::RestoreEndResponse* response) override;
+  grpc::Status GetRecord(grpc::ServerContext* context,
+                         const v1::GetRecordRequest* request,
+                         v1::GetRecordResponse* response) override;
   grpc::Status Store(grpc::ServerContext* context,
                      const v1::StoreRequest* request,
                      v1::StoreResponse* response) override;

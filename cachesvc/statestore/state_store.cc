@@ -229,6 +229,21 @@ std::shared_ptr<const Snapshot> StateStore::Take(
   return it->second->snapshot;
 }
 
+std::optional<std::string> StateStore::SessionRecord(
+    const Sha256Digest& session_id) const {
+  const std::lock_guard lock(mutex_);
+  const Entry* newest = nullptr;
+  for (const Entry& entry : entries_) {
+    const SnapshotSpec& spec = entry.snapshot->spec;
+    if (spec.kind != EntryKind::kSession || spec.session_id != session_id) {
+      continue;
+    }
+    if (newest == nullptr || entry.number > newest->number) newest = &entry;
+  }
+  if (newest == nullptr) return std::nullopt;
+  return newest->snapshot->spec.record;
+}
+
 void StateStore::DropForeign(const Sha256Digest& fingerprint) {
   const std::lock_guard lock(mutex_);
   for (auto it = entries_.begin(); it != entries_.end();) {

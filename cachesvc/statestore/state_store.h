@@ -133,6 +133,11 @@ class StateStore {
                                        std::uint64_t position,
                                        std::span<const KeyId> key_ids);
 
+  // What the engine keeps with the newest entry of the session; nothing: there
+  // is none.
+  std::optional<std::string> SessionRecord(
+      const Sha256Digest& session_id) const;
+
   void DropForeign(const Sha256Digest& fingerprint);
   // Returns how many entries went.
   std::uint64_t Clear();

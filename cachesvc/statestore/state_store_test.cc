@@ -112,6 +112,23 @@ TEST_F(StateStoreTest, ANewTurnReplacesTheOlder) {
   EXPECT_EQ(Lookup(Ids(1, 600)).size(), 2u);
 }
 
+TEST_F(StateStoreTest, TheNewestRecordOfASession) {
+  const auto id = [](const char* session) {
+    return Sha256().Update(session).Finish();
+  };
+  EXPECT_FALSE(store_.SessionRecord(id("s")).has_value());
+  SnapshotSpec first = Spec(EntryKind::kSession, Ids(1, 300));
+  first.record = "first";
+  Put(first);
+  EXPECT_EQ(store_.SessionRecord(id("s")), "first");
+  SnapshotSpec second = Spec(EntryKind::kSession, Ids(1, 500));
+  second.record = "second";
+  Put(second);
+  Put(Spec(EntryKind::kSession, Ids(2, 300), "other"));
+  EXPECT_EQ(store_.SessionRecord(id("s")), "second");
+  EXPECT_EQ(store_.SessionRecord(id("other")), "");
+}
+
 TEST_F(StateStoreTest, RoomIsMadeBeforeTheCopyAndLruGoes) {
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Put(Spec(EntryKind::kSession, Ids(i, 512), std::to_string(i)));

@@ -76,6 +76,11 @@ class ChunkStore {
   // store has it.
   std::vector<bool> HasChunks(std::span<const FileKey> chunks) const;
 
+  // What the engine keeps with the session's newest file; waits for the disk.
+  // NotFound: the store has no such session of the attached engine's.
+  absl::StatusOr<std::string> SessionRecord(const Sha256Digest& session_id,
+                                            Deadline deadline);
+
   // Waits for the disk. Errors: ResourceExhausted (budget, free space),
   // Aborted (lease lost, a shared chunk went), DeadlineExceeded,
   // FailedPrecondition (the store does not write), or what the disk said. After

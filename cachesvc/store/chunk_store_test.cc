@@ -104,6 +104,23 @@ TEST_F(ChunkStoreTest, ASharedChunkSurvivesTheEvictionOfEither) {
   }
 }
 
+TEST_F(ChunkStoreTest, GivesTheRecordOfASessionBack) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  auto session = MakeSession(PromptIds(512, 1, 700), "s");
+  session->write.record = "what was sent";
+  const Sha256Digest id = session->write.session_id;
+  EXPECT_TRUE(absl::IsNotFound(store().SessionRecord(id, deadline).status()));
+  (void)Write(*session);
+  EXPECT_EQ(store().SessionRecord(id, deadline).value(), "what was sent");
+  auto next = MakeSession(PromptIds(512, 1, 900), "s");
+  next->write.record = std::string(300'000, 'x');  // of many pages
+  (void)Write(*next);
+  EXPECT_EQ(store().SessionRecord(id, deadline).value(), next->write.record);
+  store().SetAttached(Sha256().Update("another").Finish());
+  EXPECT_TRUE(absl::IsNotFound(store().SessionRecord(id, deadline).status()));
+}
+
 TEST_F(ChunkStoreTest, ASessionsNextFileReplacesItAndWritesOnlyWhatChanged) {
   const FileKey first = Write(*MakeSession(PromptIds(512, 1, 1300), "s", 1200));
   const auto next = MakeSession(PromptIds(512, 1, 2100), "s", 1200);

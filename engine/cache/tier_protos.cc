@@ -79,6 +79,7 @@ v1::StoreRequest ToProto(const StoreJob& job, std::uint64_t epoch) {
   request.mutable_lease()->set_slot(job.lease.slot);
   request.mutable_lease()->set_generation(job.lease.generation);
   request.set_session_key(job.session_key);
+  request.set_record(job.record);
   request.set_deadline_ms(static_cast<std::uint32_t>(job.deadline.count()));
   if (job.taint != kUntainted) {
     request.set_taint_tokens(static_cast<std::uint32_t>(job.taint));

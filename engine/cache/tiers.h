@@ -113,6 +113,7 @@ struct StoreJob {
   std::vector<State> states;
   LeaseRef lease;
   std::string session_key;
+  std::string record;  // of a conversation: record_bytes.h
   std::chrono::milliseconds deadline{0};
   int taint = kUntainted;
   bool resident = false;  // at a planned stop: read it back at the next start

@@ -13,6 +13,7 @@
 
 #include "engine/anchors/thinning.h"
 #include "engine/cache/state_image.h"
+#include "engine/records/record_bytes.h"
 #include "engine/retention/policy.h"
 #include "shared/cache_layout.h"
 #include "shared/deadlines.h"
@@ -126,6 +127,11 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
       tier == Tier::kSpill ? SpillKey(sequence) : sequence.session_key;
   // A part of it ends where its rows are anyone's.
   job.taint = sequence.taint < rows ? sequence.taint : kUntainted;
+  // Of a part there is none: the record's end is not in it.
+  if (const RecordRef record = state.records->FindEnd(
+          sequence.root, sequence.session_key, job.ids)) {
+    job.record = EncodeRecord(*record);
+  }
   job.deadline =
       std::max(milliseconds(0),
                duration_cast<milliseconds>(deadline - steady_clock::now()));

@@ -237,9 +237,12 @@ grpc::ServerUnaryReactor* EngineService::GetRecords(
     v1::GetRecordsResponse* response) {
   const Served* served = served_;
   if (served == nullptr) return Answer(context, Loading());
-  engine::GetRecords(*served->serving.scheduler->records(), served->fingerprint,
-                     *request, response);
-  return Answer(context, grpc::Status::OK);
+  auto* reactor = new LateReactor;
+  engine::GetRecords(served->serving.scheduler->records(),
+                     served->serving.records, served->fingerprint, *request,
+                     response,
+                     [reactor] { reactor->Finish(grpc::Status::OK); });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* EngineService::RecordTurn(

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/cache/record_source.h"
 #include "engine/response/response_cache.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/service/generate_stream.h"
@@ -28,6 +29,7 @@ class EngineService final : public v1::Engine::CallbackService {
     // How the engine stands with the cache service; must not wait.
     std::function<v1::CacheServiceLink()> cache_link;
     ResponseCache* responses = nullptr;  // null: off; outlives the server
+    RecordSource* records = nullptr;  // null: no cache service; outlives it
   };
 
   // `loading` is what Status answers until Serve().

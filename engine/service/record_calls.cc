@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "engine/records/record_bytes.h"
 #include "shared/prefix_key.h"
@@ -12,16 +13,12 @@ namespace {
 // A gRPC message holds 4 MiB.
 constexpr std::size_t kMostBytes = std::size_t{3} << 20;
 
-}  // namespace
-
-void GetRecords(SessionRecords& records, const Sha256Digest& fingerprint,
-                const v1::GetRecordsRequest& request,
-                v1::GetRecordsResponse* response) {
-  const auto found =
-      records.Find(RootPrefixKey(fingerprint, request.salt()),
-                   request.session_key(), /*touch=*/!request.peek());
+void Answer(SessionRecords& records, const PrefixKey& root,
+            const v1::GetRecordsRequest& request,
+            v1::GetRecordsResponse* response) {
   std::size_t bytes = 0;
-  for (const RecordRef& record : found) {
+  for (const RecordRef& record :
+       records.Find(root, request.session_key(), /*touch=*/!request.peek())) {
     v1::GetRecordsResponse::Branch branch;
     branch.set_branch(record->branch);
     branch.set_revision(record->revision);
@@ -36,6 +33,30 @@ void GetRecords(SessionRecords& records, const Sha256Digest& fingerprint,
     bytes += size;
     *response->add_branches() = std::move(branch);
   }
+}
+
+}  // namespace
+
+void GetRecords(const std::shared_ptr<SessionRecords>& records,
+                RecordSource* source, const Sha256Digest& fingerprint,
+                const v1::GetRecordsRequest& request,
+                v1::GetRecordsResponse* response, std::function<void()> done) {
+  const PrefixKey root = RootPrefixKey(fingerprint, request.salt());
+  Answer(*records, root, request, response);
+  if (response->branches_size() > 0 || source == nullptr) return done();
+  source->Fetch(
+      root, request.session_key(),
+      [records, root, &request, response,
+       done = std::move(done)](const std::vector<std::string>& found) {
+        for (const std::string& bytes : found) {
+          auto record = DecodeRecord(bytes);
+          if (record) {
+            records->Adopt(root, request.session_key(), *std::move(record));
+          }
+        }
+        Answer(*records, root, request, response);
+        done();
+      });
 }
 
 void RecordTurn(SessionRecords& records, const Sha256Digest& fingerprint,

@@ -1,0 +1,46 @@
+// Session records that the cache service keeps with conversations.
+#ifndef HOLDFAST_ENGINE_CACHE_RECORD_SOURCE_H_
+#define HOLDFAST_ENGINE_CACHE_RECORD_SOURCE_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "shared/attach/attach_client.h"
+#include "shared/prefix_key.h"
+
+namespace holdfast::engine {
+
+// Thread-safe; waits for nobody.
+class RecordSource {
+ public:
+  using Done = std::function<void(const std::vector<std::string>& records)>;
+
+  // `client` outlives this and every call it made.
+  explicit RecordSource(const attach::AttachClient& client) : client_(client) {}
+
+  // `done` gets the records of the session, as bytes (record_bytes.h): none
+  // where the cache service has none, is not there, or does not answer within
+  // deadlines::kLookup; after that it is not asked for a while. Called once, in
+  // place or on another thread.
+  void Fetch(const PrefixKey& root, const std::string& session_key, Done done);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Shared with calls under way.
+  struct Pause {
+    std::mutex mutex;
+    Clock::time_point until;  // guarded by mutex
+  };
+
+  const attach::AttachClient& client_;
+  const std::shared_ptr<Pause> pause_ = std::make_shared<Pause>();
+};
+
+}  // namespace holdfast::engine
+
+#endif  // HOLDFAST_ENGINE_CACHE_RECORD_SOURCE_H_
