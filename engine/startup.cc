@@ -261,8 +261,8 @@ absl::Status LoadedEngine::MakeCosts(const Config& config) {
   }
   // What an earlier engine measured counts more, once the cache service has
   // told it.
-  const auto rate = MeasurePrefillRate(*model_, chosen_.backend(),
-                                       StepRows(chosen_.backend().info()));
+  const auto rate = MeasurePrefillRate(
+      *model_, chosen_.backend(), StepRows(config, chosen_.backend().info()));
   if (!rate.ok()) return rate.status();
   spdlog::info("prefill measured tokens_per_s={:.0f}", *rate);
   costs_ = MakeMeasuredCosts({.prefill_tokens = *rate});
