@@ -29,7 +29,7 @@ class EngineService final : public v1::Engine::CallbackService {
     // How the engine stands with the cache service; must not wait.
     std::function<v1::CacheServiceLink()> cache_link;
     ResponseCache* responses = nullptr;  // null: off; outlives the server
-    RecordSource* records = nullptr;  // null: no cache service; outlives it
+    RecordSource* records = nullptr;     // null: no cache service; outlives it
   };
 
   // `loading` is what Status answers until Serve().

@@ -45,15 +45,13 @@ PoolOfBytes::PoolOfBytes(const CacheLayout& layout, int blocks,
                          const std::string& run_dir, std::uint8_t fingerprint)
     : layout_(layout), fingerprint_(fingerprint) {
   const std::uint64_t rows = layout.BlockBytes() * blocks;
-  auto arena =
-      MemfdArena::Create("test-pool", rows + engine::kLeaseTableBytes,
-                         ArenaWriters::kCreatorOnly);
+  auto arena = MemfdArena::Create("test-pool", rows + engine::kLeaseTableBytes,
+                                  ArenaWriters::kCreatorOnly);
   HF_CHECK(arena.ok());
   arena_ = std::make_unique<MemfdArena>(*std::move(arena));
   pool_ = std::make_unique<engine::BlockPool>(arena_->data(),
                                               layout.BlockBytes(), blocks);
-  leases_ =
-      std::make_unique<engine::Leases>(arena_->data() + rows, *pool_);
+  leases_ = std::make_unique<engine::Leases>(arena_->data() + rows, *pool_);
   attach::AttachClientOptions options;
   options.run_dir = run_dir;
   options.pool = arena_.get();
@@ -113,8 +111,7 @@ std::vector<BlockId> PoolOfBytes::StageState(std::uint64_t seed, int position) {
   for (std::size_t at = 0; at < image.size(); at += pool_->block_bytes()) {
     blocks.push_back(pool_->Allocate());
     HF_CHECK(blocks.back() != engine::kNoBlock);
-    std::memcpy(pool_->data(blocks.back()),
-                image.data() + at,
+    std::memcpy(pool_->data(blocks.back()), image.data() + at,
                 std::min(pool_->block_bytes(), image.size() - at));
   }
   return blocks;
@@ -134,17 +131,17 @@ engine::StoreOutcome PoolOfBytes::Store(engine::Tier tier,
   for (int at = 0; at < end; at += kBlockTokens) {
     const BlockId block = pool_->Allocate();
     HF_CHECK(block != engine::kNoBlock);
-    FillBlock(pool_->data(block), from.seed,
-              at / kBlockTokens, std::min(kBlockTokens, end - at));
+    FillBlock(pool_->data(block), from.seed, at / kBlockTokens,
+              std::min(kBlockTokens, end - at));
     job.blocks.push_back(block);
   }
   for (const int line : from.lines) {
-    job.states.push_back({line, engine::StoredState::kLine,
-                          StageState(from.seed, line)});
+    job.states.push_back(
+        {line, engine::StoredState::kLine, StageState(from.seed, line)});
   }
   if (tier != engine::Tier::kDisk) {
-    job.states.push_back({end, engine::StoredState::kEnd,
-                          StageState(from.seed, end)});
+    job.states.push_back(
+        {end, engine::StoredState::kEnd, StageState(from.seed, end)});
   }
   std::vector<BlockId> lent = job.blocks;
   for (const auto& state : job.states) {
@@ -240,8 +237,8 @@ void PoolOfBytes::Release(Restored& restored) {
 void PoolOfBytes::FillWithOthers(std::byte value) {
   std::vector<BlockId> taken;
   for (BlockId block; (block = pool_->Allocate()) != engine::kNoBlock;) {
-    std::memset(pool_->data(block),
-                static_cast<int>(value), pool_->block_bytes());
+    std::memset(pool_->data(block), static_cast<int>(value),
+                pool_->block_bytes());
     taken.push_back(block);
   }
   for (const BlockId block : taken) {

@@ -61,8 +61,8 @@ class TiersProcessTest : public ::testing::Test {
  protected:
   std::unique_ptr<PoolOfBytes> Attach(const CacheLayout& layout, int blocks,
                                       std::uint8_t fingerprint = 1) {
-    auto pool = std::make_unique<PoolOfBytes>(layout, blocks, run_dir_,
-                                              fingerprint);
+    auto pool =
+        std::make_unique<PoolOfBytes>(layout, blocks, run_dir_, fingerprint);
     EXPECT_TRUE(pool->WaitAttached());
     return pool;
   }
@@ -103,10 +103,8 @@ TEST_F(TiersProcessTest, AnyLayoutPassesEveryTier) {
   ASSERT_EQ(layout.RowBytes(), 29'952u);
   ASSERT_EQ(layout.SectionBytes(), 115'662'864u);
   const int grid = static_cast<int>(layout.grid_tokens);
-  const Conversation head{.session_key = "a",
-                          .ids = Ids(grid, 5),
-                          .lines = {grid},
-                          .seed = 1};
+  const Conversation head{
+      .session_key = "a", .ids = Ids(grid, 5), .lines = {grid}, .seed = 1};
   Conversation live = head;
   live.ids = Ids(grid + 300, 5);
   live.taint = grid + 200;
