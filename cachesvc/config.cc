@@ -24,6 +24,9 @@ IoPoolKind IoKindOf(const std::string& io) {
   return io == "threads" ? IoPoolKind::kThreads : IoPoolKind::kBest;
 }
 
+// Of a flag's default, which CLI11 takes for false where nothing says so.
+const char* Word(bool value) { return value ? "true" : "false"; }
+
 std::uint64_t Bytes(double gb) { return static_cast<std::uint64_t>(gb * kGb); }
 
 absl::Status ValidateDisk(const Config& config) {
@@ -101,7 +104,7 @@ void AddFlags(CLI::App& app, Config& config) {
       ->capture_default_str();
   app.add_flag("--disk-cache,!--no-disk-cache", config.disk_cache,
                "keep heads of prompts on disk")
-      ->capture_default_str();
+      ->default_str(Word(config.disk_cache));
   app.add_option("--disk-gb", config.disk_gb, "for them, in 10^9 bytes")
       ->capture_default_str();
   app.add_option("--disk-ttl-days", config.disk_ttl_days,
@@ -122,9 +125,9 @@ void AddFlags(CLI::App& app, Config& config) {
                  "rate of writing beside a running engine, 10^9 bytes/s")
       ->capture_default_str();
   app.add_flag("--session-spill,!--no-session-spill", config.session_spill,
-               "keep the resident conversation on disk at a planned stop. A "
-               "conversation that is evicted is not written yet")
-      ->capture_default_str();
+               "keep conversations on disk at a planned stop, and before they "
+               "lose rows that memory cannot keep")
+      ->default_str(Word(config.session_spill));
   app.add_option("--spill-gb", config.spill_gb,
                  "for conversations, in 10^9 bytes")
       ->capture_default_str();
