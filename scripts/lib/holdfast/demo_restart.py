@@ -8,11 +8,10 @@ from typing import Callable
 from . import textgen
 from .client import Answer, Client
 from .daemons import CACHESVC, ENGINE, GATEWAY, Daemons
-from .demo import QUESTION, chat, compare_with_cold_runs
+from .demo_chat import NEXT_QUESTION, QUESTION, chat, compare_with_cold_runs
 
 HEAD_TOKENS = 5000
 MESSAGE_TOKENS = 950  # with the template and the question about 6,000
-NEXT_QUESTION = "And which of them is mentioned last?"
 # The demo needs about a gigabyte of disk, not fifty.
 LOWERED = ["--disk-free-gb=1", "--allow-small-free-space"]
 LEASES = "holdfast_leases"
