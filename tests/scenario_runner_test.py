@@ -50,6 +50,7 @@ class SchemaTest(unittest.TestCase):
             {"op": "cancel", "request": {"messages": []}, "after_ms": 5},
             {"op": "parallel", "steps": [[chat()], [chat()]]},
             {"op": "restart", "who": "all", "signal": "KILL"}, {"op": "idle"},
+            {"op": "until", "metric": "m", "min": 1},
             why="w", server={"model": "tiny-llama", "engine": ["--debug"]}))
 
     def test_unknown_fields_are_named(self):
@@ -98,14 +99,19 @@ class SchemaTest(unittest.TestCase):
             chat(expect={"reused": {"end_of": "a"}, "reread": {"max": 0}},
                  expect_grid={"reused": {"line_below": "a"}}),
             chat(expect={"reused": {"common_with": "a", "short_by": 8}}),
+            chat(expect={"reused": {"anchor_below": "a"}, "reread": 6, "cached_tokens": 7,
+                         "computed_tokens": 8}),
             chat(expect={"reused": {"tokens": 5}}), params={"max_tokens": 1}))
         for rule, words in (({"end_of": "b"}, "no earlier step b"), ({}, "one of"),
                             ({"tokens": 1, "end_of": "a"}, "one of"),
                             ({"common_with": "a"}, "short_by goes with"),
+                            ({"anchor_below": "b"}, "no earlier step b"),
                             ({"end_of": "a", "short_by": 1}, "short_by goes with")):
             self.refused(scenario(chat(id="a"), chat(expect={"reused": rule})), words)
 
     def test_wrong_values(self):
+        self.refused(scenario(chat(expect={"reread": True})), "wrong type bool")
+        self.refused(scenario({"op": "until", "metric": "m"}), "field min is missing")
         self.refused(scenario(chat(stream=1)), "steps[0].stream: wrong type int")
         self.refused(scenario(chat(expect={"status": True})), "wrong type bool")
         self.refused(scenario(chat(cache="off")), "off is none of")
@@ -143,6 +149,31 @@ class ExpectationTest(unittest.TestCase):
                          (1291, 1300))
         self.assertEqual(checks.reused_problems({"tokens": 4}, answer, None), [])
         self.assertEqual(len(checks.reused_problems({"tokens": 5}, answer, None)), 1)
+
+    def test_the_deepest_anchor_below_a_difference(self):
+        headers = checks.Headers(anchored=[[7, 1], [7, 2, 2]], plain=[[7, 1, 9]])
+        served_ids = [0] * 1100
+        for at, header in ((1030, [7, 1, 3]), (1050, [7, 2, 2]), (1060, [7, 1, 9]), (1070, [7, 5])):
+            served_ids[at:at + 3] = header[:3]
+        other = served(prompt_ids=served_ids[:1080], output_ids=served_ids[1080:])
+
+        def reused(parts_at: int) -> tuple[int, int]:
+            prompt = served_ids[:parts_at] + [99, 99]
+            return checks.reused_tokens({"anchor_below": "x"}, served(prompt_ids=prompt), other,
+                                        headers)
+        # A line; messages, up to the one that begins right there, but neither a
+        # header of the plain kind nor a part of one; the prompt's end.
+        for parts_at, wanted in ((1029, 1024), (1032, 1030), (1069, 1050), (1079, 1050),
+                                 (1080, 1080), (1090, 1080)):
+            self.assertEqual(reused(parts_at), (wanted, wanted), parts_at)
+        # In the middle of a header: what lies below it is the same.
+        self.assertEqual(reused(1051), (1050, 1050))
+
+    def test_numbers_themselves(self):
+        self.assertEqual(checks.answer_problems(served(), {"cached_tokens": 4,
+                                                           "computed_tokens": 6}), [])
+        self.assertEqual(checks.answer_problems(served(), {"cached_tokens": 5}),
+                         ["cached_tokens 4 is not 5"])
 
     def test_a_stream_that_breaks_off_fails_by_itself(self):
         answer = served()

@@ -2,7 +2,8 @@
 as a list of sentences; an empty list is a pass."""
 
 import json
-from typing import Any, Optional
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
 
 from .client import Answer, Metrics
 from .prompt_trie import common_prefix
@@ -63,39 +64,63 @@ def conservation_problems(answer: Answer) -> list[str]:
     return problems
 
 
-def reused_tokens(rule: dict, answer: Answer, other: Optional[Answer]) -> tuple[int, int]:
+@dataclass(frozen=True)
+class Headers:
+    """Token sequences that open messages, as the model's template writes them."""
+    anchored: list[list[int]] = field(default_factory=list)  # of users and assistants
+    plain: list[list[int]] = field(default_factory=list)  # longer ones, of others
+
+    def at(self, ids: list[int], position: int) -> bool:
+        def opens(header: list[int]) -> bool:
+            return ids[position:position + len(header)] == header
+        return any(map(opens, self.anchored)) and not any(map(opens, self.plain))
+
+
+def reused_tokens(rule: dict, answer: Answer, other: Optional[Answer],
+                  headers: Headers = Headers()) -> tuple[int, int]:
     """The least and the most that a rule lets an answer reuse.
     end_of: all that the other step forwarded: its prompt, and its answer but
       for the last token, which is sampled and never forwarded;
     line_below: up to the last grid line at or below the place where the prompt
       parts from what the other step was served and said;
+    anchor_below: up to that line or, where they lie deeper, the last start of a
+      user's or an assistant's message in the other step's prompt, or its end;
     common_with: up to that place, or short_by fewer (a message's header);
     tokens: the number itself."""
     if "tokens" in rule:
         return rule["tokens"], rule["tokens"]
-    ids = other.holdfast["prompt_ids"] + other.holdfast["output_ids"]
+    prompt = other.holdfast["prompt_ids"]
+    ids = prompt + other.holdfast["output_ids"]
     if "end_of" in rule:
         return len(ids) - 1, len(ids) - 1
     common = common_prefix(answer.holdfast["prompt_ids"], ids)
+    line = common // GRID_TOKENS * GRID_TOKENS
     if "line_below" in rule:
-        line = common // GRID_TOKENS * GRID_TOKENS
         return line, line
+    if "anchor_below" in rule:
+        deepest = next((at for at in range(min(common, len(prompt)), line, -1)
+                        if at == len(prompt) or headers.at(prompt, at)), line)
+        return deepest, deepest
     return common - rule["short_by"], common
 
 
-def reused_problems(rule: dict, answer: Answer, other: Optional[Answer]) -> list[str]:
+def reused_problems(rule: dict, answer: Answer, other: Optional[Answer],
+                    headers: Headers = Headers()) -> list[str]:
     if answer.status != 200:
         return []  # said already
-    low, high = reused_tokens(rule, answer, other)
+    low, high = reused_tokens(rule, answer, other, headers)
     if low <= answer.cached_tokens <= high:
         return []
     wanted = f"{low}" if low == high else f"{low} to {high}"
     return [f"{answer.cached_tokens} tokens were reused, not {wanted} ({json.dumps(rule)})"]
 
 
-def range_problems(name: str, got: Optional[float], wanted: dict) -> list[str]:
+def range_problems(name: str, got: Optional[float], wanted: Union[dict, int]) -> list[str]:
+    """`wanted` is a range, or the number itself."""
     if got is None:
         return [f"{name} is missing in the answer"]
+    if not isinstance(wanted, dict):
+        return [] if got == wanted else [f"{name} {got:g} is not {wanted:g}"]
     if "min" in wanted and got < wanted["min"]:
         return [f"{name} {got:g} is below {wanted['min']:g}"]
     if "max" in wanted and got > wanted["max"]:

@@ -16,11 +16,16 @@ from .scenario_schema import as_client_list
 
 IDLE_DEADLINE_S = 60
 SETTLE_DEADLINE_S = 60
+UNTIL_DEADLINE_S = 60
 PREFILL_DEADLINE_S = 120
 POLL_S = 0.01
 # Sent where a step says nothing: greedy, so that answers can be compared, and
 # short, so that a model that never ends its turn does not fill the context.
 DEFAULT_PARAMS = {"temperature": 0, "max_tokens": 16}
+# How the generated models' templates open messages; those of the second list
+# begin like one of the first.
+ANCHORED = ("<|im_start|>user", "<|im_start|>assistant")
+NOT_ANCHORED = ("<|im_start|>user\n<tool_response>",)
 
 RUNNING = "holdfast_num_requests_running"
 WAITING = "holdfast_num_requests_waiting"
@@ -55,11 +60,14 @@ class Player:
         self._texts: dict[tuple[int, int], str] = {}
         self._model = ""
         self._params = DEFAULT_PARAMS
+        self._headers = checks.Headers()
         self._served: dict[str, PromptTrie] = {}  # by salt: what was forwarded
 
     def play(self, scenario: dict) -> bool:
         self._params = {**DEFAULT_PARAMS, **scenario.get("params", {})}
         self._model = self._client.model_id()
+        self._headers = checks.Headers(*([self._client.tokenize(text) for text in texts]
+                                         for texts in (ANCHORED, NOT_ANCHORED)))
         self._compared = _compared_ids(scenario["steps"])
         ok = self._play_steps(scenario["steps"], "")
         for outcome in self._generations:
@@ -118,7 +126,8 @@ class Player:
         if "reused" in expect:
             named = next((v for v in expect["reused"].values() if isinstance(v, str)), None)
             outcome.problems += checks.reused_problems(
-                expect["reused"], answer, self._answer_of(named) if named else None)
+                expect["reused"], answer, self._answer_of(named) if named else None,
+                self._headers)
         outcome.problems += checks.conservation_problems(answer)
         if "same_as" in expect:
             other = self._answer_of(expect["same_as"])
@@ -231,6 +240,16 @@ class Player:
                 raise ValueError(f"stores were not done within {SETTLE_DEADLINE_S} s")
             time.sleep(POLL_S)
         outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
+
+    def _op_until(self, outcome: Outcome) -> None:
+        """Until a metric is that large."""
+        name, wanted = outcome.step["metric"], outcome.step["min"]
+        start = time.monotonic()
+        while (value := self._client.metrics().value(name)) < wanted:
+            if time.monotonic() - start > UNTIL_DEADLINE_S:
+                raise ValueError(f"{name} is {value:g}, not {wanted:g}, after {UNTIL_DEADLINE_S} s")
+            time.sleep(POLL_S)
+        outcome.line = f"{name} {value:g} after {(time.monotonic() - start) * 1e3:.0f} ms"
 
     def _op_clear(self, outcome: Outcome) -> None:
         tier = outcome.step.get("tier")

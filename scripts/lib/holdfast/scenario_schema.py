@@ -22,6 +22,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "restart": {"id": str, "who": str, "signal": str},
     "idle": {"id": str},
     "settle": {"id": str},
+    "until": {"id": str, "metric": str, "min": _NUMBER},  # orders steps that run at once
     "clear": {"id": str, "tier": str},  # no tier: all but what is on disk
     "evict": {"id": str, "tier": str},
     "corrupt": {"id": str, "tier": str, "kind": str, "region": str, "nth": int},
@@ -30,16 +31,16 @@ _STEPS: dict[str, dict[str, Any]] = {
 _NOT_BUILT = {"messages": "/v1/messages", "responses": "/v1/responses"}
 _REQUIRED = {"chat": ("messages",), "complete": (), "raw": ("path",), "cancel": ("request",),
              "parallel": ("steps",), "restart": ("who",), "idle": (), "settle": (), "clear": (),
-             "evict": ("tier",), "corrupt": ("kind", "region"), "fill_disk": ("leave_bytes",)}
+             "until": ("metric", "min"), "evict": ("tier",), "corrupt": ("kind", "region"), "fill_disk": ("leave_bytes",)}
 _EXPECT = {
-    "status": int, "error_contains": str, "cache_source": str, "cached_tokens": dict,
-    "computed_tokens": dict, "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
-    "metric": dict, "finish_reason": str, "json": (dict, list), "reused": dict, "reread": dict,
-    "aligned": list,
+    "status": int, "error_contains": str, "cache_source": str, "cached_tokens": (dict, int),
+    "computed_tokens": (dict, int), "ttft_ms": dict, "same_as_cold": bool, "same_as": str,
+    "metric": dict, "finish_reason": str, "json": (dict, list), "reused": dict,
+    "reread": (dict, int), "aligned": list,
 }
 # What a step must have reused, by the rule that gives the number
 # (scenario_checks.reused_tokens); each names an earlier step, but `tokens`.
-REUSED = {"end_of", "line_below", "common_with", "tokens"}
+REUSED = {"end_of", "line_below", "anchor_below", "common_with", "tokens"}
 _EXPECT_OF = {
     "chat": set(_EXPECT) - {"json"},
     "complete": set(_EXPECT) - {"json", "aligned"},
@@ -49,6 +50,7 @@ _EXPECT_OF = {
     "restart": {"metric"},
     "idle": {"metric"},
     "settle": {"metric"},
+    "until": {"metric"},
     "clear": {"metric"},
     "evict": {"metric"},
     "corrupt": {"metric"},
@@ -216,8 +218,8 @@ def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
 
 
 def _check_reused(rule: dict, place: str, ids: set[str]) -> None:
-    _fields(rule, {"end_of": str, "line_below": str, "common_with": str, "tokens": int,
-                   "short_by": int}, place)
+    _fields(rule, {"end_of": str, "line_below": str, "anchor_below": str, "common_with": str,
+                   "tokens": int, "short_by": int}, place)
     named = REUSED & set(rule)
     if len(named) != 1 or ("short_by" in rule) != ("common_with" in rule):
         raise SchemaError(f"{place}: one of {', '.join(sorted(REUSED))}; short_by goes with "
@@ -227,7 +229,9 @@ def _check_reused(rule: dict, place: str, ids: set[str]) -> None:
         raise SchemaError(f"{place}: no earlier step {name}")
 
 
-def _check_range(value: dict, place: str) -> None:
+def _check_range(value: Any, place: str) -> None:
+    if not isinstance(value, dict):
+        return  # the number itself
     _fields(value, {"min": _NUMBER, "max": _NUMBER}, place)
     if not value:
         raise SchemaError(f"{place}: expects nothing")
