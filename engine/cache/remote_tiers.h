@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/cache/restore_call.h"
+#include "engine/cache/restore_threads.h"
 #include "engine/cache/store_queue.h"
 #include "engine/cache/tiers.h"
 #include "holdfast/v1/cache.grpc.pb.h"
@@ -27,7 +29,7 @@ class RemoteTiers final : public CacheTiers {
   TierLookup Lookup(const PromptView& prompt) override;
   AdmittedLines Admit(const PromptView& prompt, int resumed_at,
                       const std::string& session_key, int head) override;
-  absl::Status Restore(const RestoreJob& job) override;
+  std::unique_ptr<TierRestore> StartRestore(RestoreJob job) override;
   void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
     stores_.Add(std::move(job), std::move(done));
   }
@@ -39,27 +41,16 @@ class RemoteTiers final : public CacheTiers {
 
   // The open attach, with a stub for it; null when there is none.
   const attach::AttachSession* Session();
-  absl::Status Begin(const RestoreJob& job, std::uint64_t id, Time deadline);
-  absl::Status ReadPieces(const RestoreJob& job, std::uint64_t id,
-                          Time deadline);
-  absl::Status Take(const v1::RestorePiece& piece, const RestoreJob& job);
-  // Whether the pieces taken filled the target.
-  absl::Status CheckFilled(const RestoreJob& job) const;
-  void End(std::uint64_t id);
-
   const attach::AttachClient& client_;
   // Of the engine thread.
   std::shared_ptr<const attach::AttachSession> session_;
   std::unique_ptr<v1::Cache::Stub> stub_;  // of session_
   std::uint64_t next_restore_ = 1;
-  // Ended restores that the cache service may not know of.
-  std::vector<std::uint64_t> unheard_;
-  Time quiet_until_;       // nothing is asked before
-  PlannerRates measured_;  // goes with the next lookup
-  // Of the restore under way: bytes that were taken.
-  std::uint64_t row_bytes_ = 0;
-  std::uint64_t state_bytes_ = 0;
+  std::shared_ptr<EndedRestores> ended_;  // of session_
+  Time quiet_until_;                      // nothing is asked before
+  PlannerRates measured_;                 // goes with the next lookup
 
+  RestoreThreads restores_;
   StoreQueue stores_;
 };
 

@@ -1,5 +1,7 @@
 #include "engine/cache/tiers.h"
 
+#include <utility>
+
 namespace holdfast::engine {
 
 const char* TierName(Tier tier) {
@@ -28,6 +30,19 @@ const char* StoreOutcomeName(StoreOutcome outcome) {
       break;
   }
   return "dropped";
+}
+
+absl::Status RestoreAndWait(CacheTiers& tiers, RestoreJob job) {
+  // Rung at the end; asked so often in case it is not.
+  constexpr std::chrono::milliseconds kAsk{100};
+  const auto bell = std::make_shared<Doorbell>();
+  job.bell = bell;
+  const auto restore = tiers.StartRestore(std::move(job));
+  for (;;) {
+    const std::uint64_t seen = bell->rings();
+    if (auto end = restore->Poll()) return std::move(end->status);
+    bell->Wait(seen, kAsk);
+  }
 }
 
 }  // namespace holdfast::engine

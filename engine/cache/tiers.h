@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/cache/doorbell.h"
 #include "engine/pool/block_pool.h"
 #include "engine/pool/provenance.h"
 #include "kernels/backend.h"
@@ -82,13 +84,35 @@ struct RestoreTarget {
   kernels::Backend* backend = nullptr;
 };
 
+// What it refers to outlives the restore.
 struct RestoreJob {
   TierCandidate candidate;
   std::span<const KeyId> ids;  // at least up to the position
   RestoreTarget target;
   std::chrono::milliseconds deadline{0};
-  bool touch = true;           // counts as a use
-  std::function<bool()> stop;  // asked between pieces: give up
+  bool touch = true;  // counts as a use
+  // Asked between pieces, by any thread: give up.
+  std::function<bool()> stop = {};
+  // Rung when there is something to Poll.
+  std::shared_ptr<Doorbell> bell = {};
+};
+
+struct RestoreEnd {
+  // The target is filled, or what it holds is undefined: NotFound, DataLoss,
+  // DeadlineExceeded, Cancelled (`stop`), FailedPrecondition (other ids),
+  // Unavailable.
+  absl::Status status;
+  double seconds = 0;  // since its start, whenever that is asked
+};
+
+// A restore under way. Destroying it gives it up; nothing writes to the target
+// any more then.
+class TierRestore {
+ public:
+  virtual ~TierRestore() = default;
+  // Does what of it is the engine thread's. Nothing: it goes on, at most until
+  // its deadline.
+  virtual std::optional<RestoreEnd> Poll() = 0;
 };
 
 // A word of the lease table, and what it holds while the lease lasts.
@@ -134,7 +158,7 @@ inline constexpr int kStoreOutcomes = 5;
 const char* StoreOutcomeName(StoreOutcome outcome);
 
 // Everything but the construction is called by the engine thread alone. Nothing
-// here makes a request fail: the worst is a miss.
+// here makes a request fail: the worst is a miss. Outlives its restores.
 class CacheTiers {
  public:
   virtual ~CacheTiers() = default;
@@ -149,10 +173,8 @@ class CacheTiers {
   // deadlines::kLookup.
   virtual AdmittedLines Admit(const PromptView& prompt, int resumed_at,
                               const std::string& session_key, int head) = 0;
-  // Fills the target, or fails with what it holds undefined: NotFound,
-  // DataLoss, DeadlineExceeded, Cancelled (`stop`), FailedPrecondition (other
-  // ids), Unavailable.
-  virtual absl::Status Restore(const RestoreJob& job) = 0;
+  // Starts to fill the target, and waits for nobody.
+  virtual std::unique_ptr<TierRestore> StartRestore(RestoreJob job) = 0;
   // Queues a store. `done` is called once, on any thread, when its blocks are
   // not read any more.
   virtual void Store(StoreJob job, std::function<void(StoreOutcome)> done) = 0;
@@ -164,6 +186,10 @@ class CacheTiers {
   // deadlines::kControl.
   virtual std::vector<KeptResident> Residents() = 0;
 };
+
+// Starts a restore and waits for its end, which its deadline bounds. On the
+// engine thread, when nothing else is to be done.
+absl::Status RestoreAndWait(CacheTiers& tiers, RestoreJob job);
 
 }  // namespace holdfast::engine
 

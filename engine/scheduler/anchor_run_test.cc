@@ -4,26 +4,16 @@
 #include <vector>
 
 #include "engine/scheduler/request_run.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/test_engine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTokenizer;
-using testing::Joined;
-using testing::MakeRequest;
-using testing::RecordingSink;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
 
 // The same ids up to `at`, others from there on.
 Ids Edited(Ids ids, int at) {
@@ -363,4 +353,4 @@ TEST_F(AnchorRunTest, WhereTheLastBlockCannotBeCopiedAHigherAnchorServes) {
 }
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

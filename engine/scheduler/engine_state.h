@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/cache/doorbell.h"
 #include "engine/cache/tiering.h"
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
@@ -78,6 +79,8 @@ struct EngineState {
   const TokenBytes token_bytes;
   AnchorSlots anchor_slots;
   BlockPool pool;
+  // Rings when the engine thread may get on.
+  const std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
   // Null: there is no cache service to ask. Set before the first request.
   std::unique_ptr<Tiering> tiering;
   Retained retained;  // of earlier residents and guests

@@ -8,25 +8,15 @@
 #include <vector>
 
 #include "engine/scheduler/request_run.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/test_engine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
 using ::testing::ElementsAre;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTokenizer;
-using testing::Joined;
-using testing::MakeRequest;
-using testing::RecordingSink;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
 
 constexpr int kGrid = 1024;
 
@@ -312,14 +302,7 @@ TEST_P(GridRunTest, AnyOrderOfRequestsIsExact) {
   EXPECT_GT(lines, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GridRunTest,
-                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                           FakeModel::Kind::kRecurrent),
-                         [](const auto& info) {
-                           return info.param == FakeModel::Kind::kRecurrent
-                                      ? "Recurrent"
-                                      : "AttentionOnly";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, GridRunTest, ModelKinds(), ModelKindName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

@@ -12,28 +12,17 @@
 #include "engine/cache/state_image.h"
 #include "engine/scheduler/read_back.h"
 #include "engine/scheduler/session_spill.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/fake_tiers.h"
 #include "engine/testing/test_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTiers;
-using testing::FakeTokenizer;
-using testing::Joined;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
-
 constexpr int kGrid = 1024;
-constexpr char kCosts[] = "prefill=100,store=100,disk=100,spill=100";
 
 Request Of(std::string session, Ids prompt, int max_tokens = 4) {
   Request request = MakeRequest(std::move(prompt), max_tokens);
@@ -44,40 +33,15 @@ Request Of(std::string session, Ids prompt, int max_tokens = 4) {
 class GridTierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
  protected:
   GridTierRunTest() { model_.launch_matters = true; }
-  struct Node {
-    std::unique_ptr<TestEngine> engine;
-    std::unique_ptr<FakeTiers> tiers;
-    std::unique_ptr<PlannerCosts> costs;
-    std::vector<std::uint64_t> leases =
-        std::vector<std::uint64_t>(kLeaseTableBytes / 8);
-    ~Node() { engine->state().tiering.reset(); }
-  };
-  std::unique_ptr<Node> Make(const Node* from = nullptr) {
-    auto node = std::make_unique<Node>();
-    node->engine = std::make_unique<TestEngine>(model_, backend_, 32,
-                                                FakeTokenizer(), kGrid);
-    EngineState& state = node->engine->state();
-    node->tiers = std::make_unique<FakeTiers>(state.pool);
-    node->tiers->image_bytes = StateImageBytes(model_.layout());
-    if (from != nullptr) {
-      node->tiers->entries = from->tiers->entries;
-      node->tiers->drained = from->tiers->drained;
-    }
-    node->costs = *ParsePlannerCosts(kCosts);
-    state.tiering = std::make_unique<Tiering>(
-        *node->tiers, *node->costs,
-        reinterpret_cast<std::byte*>(node->leases.data()), state.pool);
-    return node;
+  std::unique_ptr<TierNode> Make(const TierNode* from = nullptr) {
+    return std::make_unique<TierNode>(
+        std::make_unique<TestEngine>(model_, backend_, 32, FakeTokenizer(),
+                                     kGrid),
+        from);
   }
-  void Spill(Node& node) {
-    SpillConversations(node.engine->state(), std::chrono::steady_clock::now() +
-                                                 std::chrono::seconds(10));
+  static void Spill(TierNode& node) {
+    node.Spill();
     node.engine->CheckPool();
-  }
-  Answer RunChecked(Node& node, const Request& request) {
-    const Answer warm = node.engine->Run(request);
-    ExpectSame(warm, node.engine->Cold(request));
-    return warm;
   }
   // Every byte of rows and sections of the resident, of its first `rows`.
   std::vector<std::byte> Bytes(EngineState& state, int rows) {
@@ -129,7 +93,7 @@ TEST_P(GridTierRunTest, OnlyItsOwnSessionResumesAtTheEndOfASpill) {
     const Ids next = Joined(Joined(prompt, first.ids), SomeIds(400, 2));
     for (const char* session : {"b", ""}) {
       const auto node = Make(old.get());
-      const Answer other = RunChecked(*node, Of(session, next));
+      const Answer other = node->RunChecked(Of(session, next));
       EXPECT_EQ(other.result.cache.resumed_at, LineBelow(length))
           << length << " " << session;
     }
@@ -147,7 +111,7 @@ TEST_P(GridTierRunTest, OnlyItsOwnSessionResumesAtTheEndOfASpill) {
     EXPECT_EQ(std::memcmp(back.data(), saved.data(),
                           model_.layout().RowBytes() * whole),
               0);
-    const Answer after = RunChecked(*node, Of("b", next));
+    const Answer after = node->RunChecked(Of("b", next));
     EXPECT_EQ(after.result.cache.resumed_at, length / kGrid * kGrid);
     // As the next turn in place would have gone on.
     const Answer in_place = old->engine->Run(Of("a", next));
@@ -171,14 +135,14 @@ TEST_P(GridTierRunTest, AnExactRepeatOfAPromptServesAnySession) {
       node->engine->Run(Of("c", Joined(prompt, SomeIds(900, 2)), 1));
       node->tiers->outcome = TierLookup::Outcome::kAnswered;
     }
-    const Answer again = RunChecked(*node, Of("b", prompt, 1));
+    const Answer again = node->RunChecked(Of("b", prompt, 1));
     EXPECT_EQ(again.result.cache.source, CacheSource::kSpill);
     EXPECT_EQ(again.result.cache.resumed_at, 1300);
     EXPECT_EQ(again.result.cache.restored, crowded ? 1300 - kGrid : 1300);
     // A longer prompt of another session starts at the line.
     const auto other = Make(old.get());
     const Answer longer =
-        RunChecked(*other, Of("b", Joined(prompt, SomeIds(300, 7)), 1));
+        other->RunChecked(Of("b", Joined(prompt, SomeIds(300, 7)), 1));
     EXPECT_EQ(longer.result.cache.resumed_at, LineBelow(1300));
   }
 }
@@ -202,7 +166,7 @@ TEST_P(GridTierRunTest, EachTurnGoesToTheStateStoreWithItsTaint) {
   EXPECT_EQ(answer.result.digests->taint, kGrid + 300);
   ExpectSame(answer, old->engine->Run(Of("a", next)));
   const auto other = Make(old.get());
-  const Answer head = RunChecked(*other, Of("b", next));
+  const Answer head = other->RunChecked(Of("b", next));
   EXPECT_EQ(head.result.cache.source, CacheSource::kStore);
   EXPECT_EQ(head.result.cache.resumed_at, kGrid);
 }
@@ -239,7 +203,7 @@ TEST_P(GridTierRunTest, WhatIsReadBackIsTheConversationsStill) {
   const Ids next = Joined(Joined(prompt, first.ids), SomeIds(40, 2));
   Request other = Of("b", next);
   other.cache_mode = CacheMode::kReadOnly;
-  const Answer cold = RunChecked(*node, other);
+  const Answer cold = node->RunChecked(other);
   EXPECT_EQ(cold.result.cache.resumed_at, 2 * kGrid);
   const Answer own = node->engine->Run(Of("a", next));
   EXPECT_EQ(own.result.cache.source, CacheSource::kSpill);
@@ -247,14 +211,7 @@ TEST_P(GridTierRunTest, WhatIsReadBackIsTheConversationsStill) {
   ExpectSame(own, old->engine->Run(Of("a", next)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GridTierRunTest,
-                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                           FakeModel::Kind::kRecurrent),
-                         [](const auto& info) {
-                           return info.param == FakeModel::Kind::kRecurrent
-                                      ? "Recurrent"
-                                      : "AttentionOnly";
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, GridTierRunTest, ModelKinds(), ModelKindName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

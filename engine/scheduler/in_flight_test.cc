@@ -2,26 +2,14 @@
 
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/loop_engine.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
-
-using testing::Answer;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::Joined;
-using testing::LoopEngine;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::Submitted;
-using Ids = std::vector<std::int32_t>;
-using Variant = std::tuple<FakeModel::Kind, kernels::Exactness>;
 
 std::vector<KeyId> Keys(const Ids& ids) { return {ids.begin(), ids.end()}; }
 
@@ -55,12 +43,8 @@ TEST(ChunkWatchTest, LateWithoutAChunkInTwiceItsTime) {
   EXPECT_TRUE(watch.Late(1200, 2, clock.Now()));
 }
 
-class InFlightTest : public ::testing::TestWithParam<Variant> {
+class InFlightTest : public EngineVariantTest {
  protected:
-  InFlightTest() { model_.launch_matters = grid(); }
-  static bool grid() {
-    return std::get<1>(GetParam()) == kernels::Exactness::kGrid;
-  }
   std::unique_ptr<LoopEngine> Make(int seats = 4) {
     return std::make_unique<LoopEngine>(
         model_, backend_,
@@ -79,9 +63,6 @@ class InFlightTest : public ::testing::TestWithParam<Variant> {
   // Where a waiter of the same prompt goes on computes at most this: rows alone
   // give no first logits.
   static constexpr int kPastTheLastAnchor = 1;
-
-  FakeModel model_{std::get<0>(GetParam())};
-  FakeBackend backend_{std::get<1>(GetParam())};
 };
 
 TEST_P(InFlightTest, FourClientsSendOneNewPrompt) {
@@ -205,19 +186,8 @@ TEST_P(InFlightTest, AWaiterCanBeCancelled) {
   engine->Check();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Engines, InFlightTest,
-    ::testing::Combine(::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                         FakeModel::Kind::kRecurrent),
-                       ::testing::Values(kernels::Exactness::kRowInvariant,
-                                         kernels::Exactness::kGrid)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param) == FakeModel::Kind::kRecurrent
-                             ? "Recurrent"
-                             : "AttentionOnly") +
-             (std::get<1>(info.param) == kernels::Exactness::kGrid ? "Grid"
-                                                                   : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Engines, InFlightTest, EngineVariants(),
+                         EngineVariantName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

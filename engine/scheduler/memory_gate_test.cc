@@ -7,18 +7,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
 using ::testing::HasSubstr;
-using testing::LoopEngine;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::Submitted;
 
 class MemoryGateTest : public ::testing::Test {
  protected:
@@ -94,4 +86,4 @@ TEST_F(MemoryGateTest, CachesStayInTheirBudget) {
 }
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

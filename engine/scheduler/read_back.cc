@@ -96,7 +96,8 @@ class Reader {
     candidate.position = position;
     const std::uint64_t bytes = candidate.bytes;
     const int blocks = (position + kBlockTokens - 1) / kBlockTokens;
-    return state_.tiering->tiers.Restore(
+    return RestoreAndWait(
+        state_.tiering->tiers,
         {.candidate = candidate,
          .ids = kept_.ids,
          .target = {.blocks = {sequence_.table.pointers(),
@@ -104,7 +105,8 @@ class Reader {
                     .block_bytes = state_.pool.block_bytes(),
                     .have_tokens = have,
                     .state_image = image_.span(),
-                    .backend = &state_.backend},
+                    .backend =
+                        state_.pool.host_memory() ? nullptr : &state_.backend},
          .deadline = deadlines::Restore(
              Milliseconds(costs.ReadSeconds(candidate.tier, bytes)),
              Milliseconds(costs.PrefillSeconds(0, position))),

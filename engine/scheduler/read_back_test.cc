@@ -10,69 +10,34 @@
 #include "engine/cache/state_image.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/scheduler/session_spill.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/fake_tiers.h"
 #include "engine/testing/test_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
 using ::testing::ElementsAre;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTiers;
-using testing::FakeTokenizer;
-using testing::Joined;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
 
-constexpr char kCosts[] = "prefill=100,store=100,disk=100,spill=100";
 constexpr int kGrid = 1024;
 
 class ReadBackTest : public ::testing::TestWithParam<FakeModel::Kind> {
  protected:
-  struct Node {
-    std::unique_ptr<TestEngine> engine;
-    std::unique_ptr<FakeTiers> tiers;
-    std::unique_ptr<PlannerCosts> costs;
-    std::vector<std::uint64_t> leases =
-        std::vector<std::uint64_t>(kLeaseTableBytes / 8);
-    ~Node() { engine->state().tiering.reset(); }
-  };
+  std::unique_ptr<TierNode> Make(const TierNode* from, int blocks = 24) {
+    return std::make_unique<TierNode>(
+        std::make_unique<TestEngine>(model_, backend_, blocks, FakeTokenizer()),
+        from);
+  }
   // After a start with what `from` stored, if any.
-  std::unique_ptr<Node> Start(const Node* from, int blocks = 24) {
-    auto node = std::make_unique<Node>();
-    node->engine =
-        std::make_unique<TestEngine>(model_, backend_, blocks, FakeTokenizer());
-    EngineState& state = node->engine->state();
-    node->tiers = std::make_unique<FakeTiers>(state.pool);
-    node->tiers->image_bytes = StateImageBytes(model_.layout());
-    if (from != nullptr) {
-      node->tiers->entries = from->tiers->entries;
-      node->tiers->drained = from->tiers->drained;
-    }
-    node->costs = *ParsePlannerCosts(kCosts);
-    state.tiering = std::make_unique<Tiering>(
-        *node->tiers, *node->costs,
-        reinterpret_cast<std::byte*>(node->leases.data()), state.pool);
-    ReadBackResidents(state, [] { return false; });
+  std::unique_ptr<TierNode> Start(const TierNode* from, int blocks = 24) {
+    auto node = Make(from, blocks);
+    ReadBackResidents(node->engine->state(), [] { return false; });
     node->engine->CheckPool();
     node->engine->CheckAnchors();
     return node;
-  }
-  void Stop(Node& node) {
-    SpillConversations(node.engine->state(), std::chrono::steady_clock::now() +
-                                                 std::chrono::seconds(10));
-  }
-  Answer RunChecked(Node& node, const Request& request) {
-    const Answer warm = node.engine->Run(request);
-    ExpectSame(warm, node.engine->Cold(request));
-    return warm;
   }
 
   FakeModel model_{GetParam()};
@@ -85,14 +50,14 @@ TEST_P(ReadBackTest, TheNextTurnFindsItInPlaceAndCountsItOnce) {
   Request first = MakeRequest(prompt_, 5);
   first.session_key = "a";
   const Answer turn = old->engine->Run(first);
-  Stop(*old);
+  old->Spill();
   const auto node = Start(old.get());
   ASSERT_TRUE(node->engine->resident());
   EXPECT_EQ(node->engine->resident()->session_key, "a");
   EXPECT_EQ(node->engine->resident()->rows(), 2 * kGrid + 77 + 4);
   const int restores = node->tiers->restores;
   const Ids next = Joined(Joined(prompt_, turn.ids), SomeIds(300, 2));
-  const Answer answer = RunChecked(*node, MakeRequest(next, 5));
+  const Answer answer = node->RunChecked(MakeRequest(next, 5));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
   EXPECT_EQ(answer.result.cache.resumed_at, 2 * kGrid + 77 + 4);
   EXPECT_EQ(answer.result.cache.restored, 2 * kGrid + 77 + 4);
@@ -102,14 +67,14 @@ TEST_P(ReadBackTest, TheNextTurnFindsItInPlaceAndCountsItOnce) {
   EXPECT_EQ(node->tiers->restores, restores);
   // As any resident from then on.
   const Ids third = Joined(Joined(next, answer.ids), SomeIds(10, 3));
-  const Answer again = RunChecked(*node, MakeRequest(third));
+  const Answer again = node->RunChecked(MakeRequest(third));
   EXPECT_EQ(again.result.cache.source, CacheSource::kEnd);
 }
 
 TEST_P(ReadBackTest, ItsLineAnchorsComeBackToo) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
+  old->Spill();
   const auto node = Start(old.get());
   std::vector<int> lines;
   for (const AnchorRef& anchor : node->engine->resident()->anchors) {
@@ -123,7 +88,7 @@ TEST_P(ReadBackTest, ItsLineAnchorsComeBackToo) {
   // The user edits the last message.
   Ids edited = prompt_;
   edited.back() = (edited.back() + 1) % 250;
-  const Answer answer = RunChecked(*node, MakeRequest(edited));
+  const Answer answer = node->RunChecked(MakeRequest(edited));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
   EXPECT_GE(answer.result.cache.resumed_at, 2 * kGrid);
 }
@@ -131,21 +96,21 @@ TEST_P(ReadBackTest, ItsLineAnchorsComeBackToo) {
 TEST_P(ReadBackTest, AnotherSessionWithTheSameHead) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
+  old->Spill();
   const auto node = Start(old.get());
   const Ids head(prompt_.begin(), prompt_.begin() + kGrid);
   const Ids other = Joined(head, SomeIds(500, 9));
-  const Answer answer = RunChecked(*node, MakeRequest(other));
+  const Answer answer = node->RunChecked(MakeRequest(other));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
   EXPECT_EQ(answer.result.cache.restored, kGrid);
-  const Answer again = RunChecked(*node, MakeRequest(other));
+  const Answer again = node->RunChecked(MakeRequest(other));
   EXPECT_NE(again.result.cache.source, CacheSource::kSpill);
 }
 
 TEST_P(ReadBackTest, ReadOnlyAndBypassLeaveTheCountAsItIs) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
+  old->Spill();
   const auto node = Start(old.get());
   Request request = MakeRequest(Joined(prompt_, SomeIds(20, 5)));
   for (const CacheMode mode :
@@ -157,59 +122,47 @@ TEST_P(ReadBackTest, ReadOnlyAndBypassLeaveTheCountAsItIs) {
                                               : CacheSource::kSpill);
   }
   request.cache_mode = CacheMode::kDefault;
-  EXPECT_EQ(RunChecked(*node, request).result.cache.source,
-            CacheSource::kSpill);
+  EXPECT_EQ(node->RunChecked(request).result.cache.source, CacheSource::kSpill);
 }
 
 TEST_P(ReadBackTest, WithoutAPlannedStopNothingIsReadBack) {
   const auto old = Start(nullptr);
   const Answer turn = old->engine->Run(MakeRequest(prompt_, 5));
   old->tiers->killed = true;
-  Stop(*old);
+  old->Spill();
   // It died before its stop had ended. The file is there for lookups.
   const auto node = Start(old.get());
   EXPECT_FALSE(node->engine->resident());
   EXPECT_EQ(node->tiers->restores, 0);
   const Ids next = Joined(Joined(prompt_, turn.ids), SomeIds(300, 2));
-  const Answer answer = RunChecked(*node, MakeRequest(next));
+  const Answer answer = node->RunChecked(MakeRequest(next));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
 }
 
 TEST_P(ReadBackTest, WhatCannotBeReadBackIsNoLoss) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
+  old->Spill();
   // Too few blocks.
   const auto small = Start(old.get(), 5);
   EXPECT_FALSE(small->engine->resident());
   EXPECT_EQ(small->engine->state().pool.counts().free, 5);
-  EXPECT_EQ(
-      RunChecked(*small, MakeRequest(SomeIds(600, 4))).result.cache.source,
-      CacheSource::kNone);
+  EXPECT_EQ(small->RunChecked(MakeRequest(SomeIds(600, 4))).result.cache.source,
+            CacheSource::kNone);
 }
 
 TEST_P(ReadBackTest, ADamagedFileIsNotReadBack) {
   const auto old = Start(nullptr);
   const Answer turn = old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
-  auto node = std::make_unique<Node>();
-  node->engine =
-      std::make_unique<TestEngine>(model_, backend_, 24, FakeTokenizer());
-  EngineState& state = node->engine->state();
-  node->tiers = std::make_unique<FakeTiers>(state.pool);
-  node->tiers->image_bytes = StateImageBytes(model_.layout());
-  node->tiers->entries = old->tiers->entries;
-  node->tiers->drained = old->tiers->drained;
+  old->Spill();
+  const auto node = Make(old.get());
   node->tiers->restore_status = absl::DataLossError("a sum");
-  node->costs = *ParsePlannerCosts(kCosts);
-  state.tiering = std::make_unique<Tiering>(
-      *node->tiers, *node->costs,
-      reinterpret_cast<std::byte*>(node->leases.data()), state.pool);
+  EngineState& state = node->engine->state();
   ReadBackResidents(state, [] { return false; });
   EXPECT_FALSE(state.seats.front().resident);
   EXPECT_EQ(state.pool.counts().free, 24);
   const Ids next = Joined(Joined(prompt_, turn.ids), SomeIds(300, 2));
-  const Answer answer = RunChecked(*node, MakeRequest(next));
+  const Answer answer = node->RunChecked(MakeRequest(next));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kNone);
   EXPECT_EQ(answer.result.cache.miss, MissReason::kCorrupt);
 }
@@ -217,20 +170,13 @@ TEST_P(ReadBackTest, ADamagedFileIsNotReadBack) {
 TEST_P(ReadBackTest, AClearedPoolCountsNothing) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));
-  Stop(*old);
+  old->Spill();
   const auto node = Start(old.get());
   node->engine->state().Clear();
   EXPECT_TRUE(node->engine->state().unclaimed.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ReadBackTest,
-                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                           FakeModel::Kind::kRecurrent),
-                         [](const auto& info) {
-                           return info.param == FakeModel::Kind::kRecurrent
-                                      ? "Recurrent"
-                                      : "AttentionOnly";
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, ReadBackTest, ModelKinds(), ModelKindName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

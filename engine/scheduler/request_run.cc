@@ -37,7 +37,7 @@ RequestRun::RequestRun(EngineState& state, const Request& request,
       sequence_(&state.pool, KindOf(request.cache_mode),
                 RootPrefixKey(state.options.fingerprint, request.salt),
                 state.section_buffers.Take()),
-      resumption_(state, request, prompt_keys_, sequence_.root, stop_),
+      resumption_(state, request, prompt_keys_, sequence_.root),
       answer_(state, request, sink),
       ids_(request.prompt),
       logits_(state.model.info().vocab_size) {
@@ -56,13 +56,11 @@ int RequestRun::target() const {
 void RequestRun::Start(Seat& seat, double queue_ms) {
   seat_ = &seat;
   seat.taken = true;
-  phase_ = Phase::kPrefill;
   if (sequence_.sections == nullptr) {
     sequence_.sections = state_.section_buffers.Take();
   }
   claim_.emplace(state_, seat, request_, prompt_keys_, sequence_);
-  const bool again = std::exchange(started_, true);
-  if (!again) {
+  if (!std::exchange(started_, true)) {
     phase_start_ = Clock::now();
     result_.timing.queue_ms = queue_ms;
   }
@@ -70,8 +68,28 @@ void RequestRun::Start(Seat& seat, double queue_ms) {
     return Fail(
         absl::ResourceExhaustedError("no memory for a sequence's sections"));
   }
-  const absl::Status status = again ? ResumeAfterPause() : Resume();
-  if (!status.ok()) return Fail(status);
+  if (resumed_) {
+    // A grid backend's answer is decoded again row by row: another request's
+    // prefill of the same tokens has other bits.
+    const int rows = state_.rule.any_split() ? target() : result_.prompt_tokens;
+    again_.reset();
+    again_keys_.assign(ids_.begin(), ids_.begin() + rows);
+    again_.emplace(state_, request_, again_keys_, sequence_.root);
+  }
+  resuming().Start(sequence_, *claim_);
+  phase_ = Phase::kRestoring;
+  RestoreStep();
+}
+
+void RequestRun::RestoreStep() {
+  if (stop_()) {
+    resuming().GiveUp();
+    return End(FinishReason::kCancelled);
+  }
+  const std::optional<CacheReport> report = resuming().Poll();
+  if (!report) return;
+  phase_ = Phase::kPrefill;
+  if (const auto status = Resumed(*report); !status.ok()) return Fail(status);
   ShowRows(true);
   TakeAnchors();
   if (rows_left() > 0) return;
@@ -80,9 +98,12 @@ void RequestRun::Start(Seat& seat, double queue_ms) {
   phase_ = Phase::kDecode;
 }
 
-absl::Status RequestRun::Resume() {
-  CountResume(resumption_.Run(sequence_, *claim_));
-  restored_ = resumption_.from_tiers();
+absl::Status RequestRun::Resumed(const CacheReport& report) {
+  CountResume(report);
+  restored_ = resuming().from_tiers();
+  if (std::exchange(resumed_, true)) {
+    return prompt_done_ ? absl::OkStatus() : LogitsOfCachedPrompt();
+  }
   if (request_.digest && sequence_.rows() > 0) {
     const auto digest = StateDigest(state_.model, state_.backend, sequence_,
                                     DigestSections::kRecurrent);
@@ -91,17 +112,6 @@ absl::Status RequestRun::Resume() {
   }
   stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_);
   return LogitsOfCachedPrompt();
-}
-
-absl::Status RequestRun::ResumeAfterPause() {
-  // A grid backend's answer is decoded again row by row: another request's
-  // prefill of the same tokens has other bits.
-  const int rows = state_.rule.any_split() ? target() : result_.prompt_tokens;
-  const std::vector<KeyId> keys(ids_.begin(), ids_.begin() + rows);
-  Resumption again(state_, request_, keys, sequence_.root, stop_);
-  CountResume(again.Run(sequence_, *claim_));
-  restored_ = again.from_tiers();
-  return prompt_done_ ? absl::OkStatus() : LogitsOfCachedPrompt();
 }
 
 absl::Status RequestRun::LogitsOfCachedPrompt() {
@@ -244,6 +254,7 @@ void RequestRun::Decoded(const absl::Status& status) {
 }
 
 void RequestRun::Pause() {
+  if (phase_ == Phase::kRestoring) resuming().GiveUp();
   ShowRows(false);
   anchors_.reset();
   DropSpareBlocks();
@@ -355,7 +366,7 @@ void RequestRun::Fail(const absl::Status& status) {
 void RequestRun::Keep() {
   const bool news = sequence_.rows() > result_.cache.resumed_at ||
                     resumption_.from_tiers() || result_.preemptions > 0;
-  if (scratch() || model_failed_ || !news) return;
+  if (scratch() || model_failed_ || !news || sequence_.rows() == 0) return;
   DropSpareBlocks();
   // A guest keeps no end that its next turn could resume at.
   if (!claim_->guest()) Record();

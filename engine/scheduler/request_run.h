@@ -34,11 +34,13 @@ namespace holdfast::engine {
 class RequestRun {
  public:
   enum class Phase {
-    kStart,    // Start()
-    kPrefill,  // Prepare(), PrefillStep(): rows are missing
-    kDecode,   // Prepare(), DecodeRow(), Decoded(): a token was sent and is not
-               // forwarded yet
-    kEnded,    // Finish()
+    kStart,      // Start()
+    kRestoring,  // RestoreStep(), when EngineState::bell rang: rows are being
+                 // read
+    kPrefill,    // Prepare(), PrefillStep(): rows are missing
+    kDecode,  // Prepare(), DecodeRow(), Decoded(): a token was sent and is not
+              // forwarded yet
+    kEnded,   // Finish()
   };
 
   // `stop` is asked before each step whether the request was cancelled. All
@@ -56,6 +58,9 @@ class RequestRun {
   // Takes the seat, which outlives the run. Again after a Pause, on any seat.
   // `queue_ms`: since it came, for the first time.
   void Start(Seat& seat, double queue_ms);
+  // Looks how far the reading is. When it failed, the next best place to start
+  // from is tried, in the end what is in place.
+  void RestoreStep();
   // Finds blocks for the next step, within `limits` when it is a prefill's.
   // False: the pool has none but those of requests that run.
   [[nodiscard]] bool Prepare(const StepSize::Limits& limits = {});
@@ -81,6 +86,8 @@ class RequestRun {
   // Of the whole prompt.
   std::span<const KeyId> prompt_keys() const { return prompt_keys_; }
   const Sequence& sequence() const { return sequence_; }
+  // While it is restoring: the position that it will start from.
+  int reads_to() const { return resuming().reads_to(); }
   // It leaves no trace.
   bool scratch() const {
     return sequence_.table.kind() == BlockTable::Kind::kScratch;
@@ -93,8 +100,8 @@ class RequestRun {
  private:
   using Clock = std::chrono::steady_clock;
 
-  absl::Status Resume();
-  absl::Status ResumeAfterPause();
+  // Its rows are what the caches gave.
+  absl::Status Resumed(const CacheReport& report);
   absl::Status LogitsOfCachedPrompt();
   // What the cache gave: `report` says it of this start.
   void CountResume(const CacheReport& report);
@@ -102,6 +109,8 @@ class RequestRun {
   int rows_left() const { return target() - sequence_.rows(); }
   // The next row is of the answer and was decoded before the pause.
   bool Replays() const;
+  Resumption& resuming() { return again_ ? *again_ : resumption_; }
+  const Resumption& resuming() const { return again_ ? *again_ : resumption_; }
   int PrefillRows(const StepSize::Limits& limits);
   void CountRows(int rows);
   // The whole prompt is there.
@@ -136,6 +145,9 @@ class RequestRun {
   Sequence sequence_;
   std::optional<SeatClaim> claim_;  // while it has a seat
   Resumption resumption_;
+  // After a pause: of the prompt and what of the answer is not decoded again.
+  std::vector<KeyId> again_keys_;
+  std::optional<Resumption> again_;
   std::optional<LineStores> stores_;  // until the prompt is done
   std::optional<PrefillAnchors>
       anchors_;  // while rows of the prompt are missing
@@ -151,6 +163,7 @@ class RequestRun {
   Phase phase_ = Phase::kStart;
   Result result_;
   bool started_ = false;
+  bool resumed_ = false;  // once
   bool prompt_done_ = false;
   bool model_failed_ = false;
   Clock::time_point phase_start_;

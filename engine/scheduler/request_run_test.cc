@@ -4,25 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/test_engine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTokenizer;
 using ::testing::HasSubstr;
-using testing::Joined;
-using testing::kFakeEos;
-using testing::MakeRequest;
-using testing::RecordingSink;
-using testing::SomeIds;
-using testing::TestEngine;
 
 class RequestRunTest : public ::testing::Test {
  protected:
@@ -356,14 +346,8 @@ TEST_P(RequestRunProperty, AnyOrderOfRequestsIsExact) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RequestRunProperty,
-                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                           FakeModel::Kind::kRecurrent),
-                         [](const auto& info) {
-                           return info.param == FakeModel::Kind::kRecurrent
-                                      ? "Recurrent"
-                                      : "AttentionOnly";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, RequestRunProperty, ModelKinds(),
+                         ModelKindName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "engine/scheduler/block_supply.h"
-#include "engine/scheduler/tier_resume.h"
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -27,24 +26,49 @@ void TakeFromEnd(SourceRows& rows_of, int count) {
 }  // namespace
 
 Resumption::Resumption(EngineState& state, const Request& request,
-                       std::span<const KeyId> prompt, const PrefixKey& root,
-                       const std::function<bool()>& stop)
-    : state_(state),
-      request_(request),
-      prompt_(prompt),
-      root_(root),
-      stop_(stop) {
+                       std::span<const KeyId> prompt, const PrefixKey& root)
+    : state_(state), request_(request), prompt_(prompt), root_(root) {
   if (state.tiering == nullptr) return;
   ExtendPrefixKeys(root, prompt, block_keys_);
   prompt_view_ = {root, prompt, block_keys_, request.session_key};
 }
 
-CacheReport Resumption::Run(Sequence& sequence, SeatClaim& claim) {
+void Resumption::Start(Sequence& sequence, SeatClaim& claim) {
+  sequence_ = &sequence;
+  from_tiers_ = false;
+  tier_miss_ = MissReason::kNone;
+  tiers_.reset();
+  if (state_.tiering == nullptr || request_.cache_mode == CacheMode::kBypass) {
+    return;
+  }
+  state_.tiering->leases.Collect(std::chrono::steady_clock::now());
+  tiers_.emplace(
+      state_, prompt_view_, request_.cache_mode == CacheMode::kDefault,
+      [this, &claim](int rows) {
+        return HaveBlocks(state_, claim, *sequence_, rows);
+      },
+      sequence);
+  tiers_->Start(InPlacePosition());
+}
+
+std::optional<CacheReport> Resumption::Poll() {
   CacheReport report;
-  from_tiers_ = FromTiers(sequence, claim, report);
-  if (!from_tiers_) InPlace(sequence, report);
+  if (tiers_) {
+    const std::optional<TierResumption> from = tiers_->Poll();
+    if (!from) return std::nullopt;
+    tiers_.reset();
+    tier_miss_ = from->miss;
+    from_tiers_ = from->source != CacheSource::kNone;
+    if (from_tiers_) report = FromTiers(*from);
+  }
+  if (!from_tiers_) report = InPlace();
   ClaimRows(report);
   return report;
+}
+
+void Resumption::GiveUp() {
+  if (tiers_) tiers_->GiveUp();
+  tiers_.reset();
 }
 
 void Resumption::ClaimRows(CacheReport& report) {
@@ -84,35 +108,23 @@ int Resumption::InPlacePosition() const {
   return Plan(static_cast<int>(prompt_.size())).position;
 }
 
-bool Resumption::FromTiers(Sequence& sequence, SeatClaim& claim,
-                           CacheReport& report) {
-  if (state_.tiering == nullptr || request_.cache_mode == CacheMode::kBypass) {
-    return false;
-  }
-  state_.tiering->leases.Collect(std::chrono::steady_clock::now());
-  const int in_place = InPlacePosition();
-  TierResume resume(state_, prompt_view_,
-                    request_.cache_mode == CacheMode::kDefault,
-                    {.stop = stop_, .have_blocks = [&](int rows) {
-                       return HaveBlocks(state_, claim, sequence, rows);
-                     }});
-  const TierResumption from = resume.Run(in_place, sequence);
-  tier_miss_ = from.miss;
-  if (from.source == CacheSource::kNone) return false;
+CacheReport Resumption::FromTiers(const TierResumption& from) const {
+  const Sequence& sequence = *sequence_;
   const int grid = static_cast<int>(state_.model.layout().grid_tokens);
   const bool line = sequence.rows() % grid == 0 && sequence.taint == kUntainted;
-  report = {.source = from.source,
-            .resumed_at = sequence.rows(),
-            .restored = from.restored,
-            .rows_of = from.rows_of,
-            .computed = 0,
-            .miss = MissReason::kNone,
-            .anchor = line ? AnchorKind::kLine : AnchorKind::kEnd,
-            .anchors_taken = 0};
-  return true;
+  return {.source = from.source,
+          .resumed_at = sequence.rows(),
+          .restored = from.restored,
+          .rows_of = from.rows_of,
+          .computed = 0,
+          .miss = MissReason::kNone,
+          .anchor = line ? AnchorKind::kLine : AnchorKind::kEnd,
+          .anchors_taken = 0};
 }
 
-void Resumption::InPlace(Sequence& sequence, CacheReport& report) {
+CacheReport Resumption::InPlace() {
+  Sequence& sequence = *sequence_;
+  CacheReport report;
   const bool pooled = sequence.table.kind() == BlockTable::Kind::kPooled;
   int limit = static_cast<int>(prompt_.size());
   for (bool started = false; !started;) {
@@ -137,6 +149,7 @@ void Resumption::InPlace(Sequence& sequence, CacheReport& report) {
   if (report.miss == MissReason::kCold && tier_miss_ != MissReason::kNone) {
     report.miss = tier_miss_;
   }
+  return report;
 }
 
 }  // namespace holdfast::engine

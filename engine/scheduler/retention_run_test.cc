@@ -3,32 +3,20 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "engine/cache/state_image.h"
-#include "engine/testing/fake_tiers.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/test_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "shared/cache_layout.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
 using ::testing::ElementsAre;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTiers;
-using testing::FakeTokenizer;
-using testing::Joined;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
 
 Request Of(const char* session, Ids prompt, int max_tokens = 5) {
   Request request = MakeRequest(std::move(prompt), max_tokens);
@@ -36,17 +24,8 @@ Request Of(const char* session, Ids prompt, int max_tokens = 5) {
   return request;
 }
 
-class RetentionRunTest : public ::testing::TestWithParam<
-                             std::tuple<FakeModel::Kind, kernels::Exactness>> {
+class RetentionRunTest : public EngineVariantTest {
  protected:
-  RetentionRunTest() { model_.launch_matters = grid(); }
-
-  bool recurrent() const {
-    return std::get<0>(GetParam()) == FakeModel::Kind::kRecurrent;
-  }
-  bool grid() const {
-    return std::get<1>(GetParam()) == kernels::Exactness::kGrid;
-  }
   std::unique_ptr<TestEngine> Make(int blocks = 64,
                                    const RetentionBudgets& kept = {}) {
     return std::make_unique<TestEngine>(model_, backend_, blocks,
@@ -79,9 +58,6 @@ class RetentionRunTest : public ::testing::TestWithParam<
     }
     EXPECT_EQ(rows, position);
   }
-
-  FakeModel model_{std::get<0>(GetParam())};
-  FakeBackend backend_{std::get<1>(GetParam())};
 };
 
 TEST_P(RetentionRunTest, ATitleRequestCostsTheConversationNothing) {
@@ -250,18 +226,11 @@ TEST_P(RetentionRunTest, AGuestWithoutRoomTakesParkThenPinThenTheTail) {
 }
 
 TEST_P(RetentionRunTest, GuestsAreNeitherStoredNorCounted) {
-  const auto engine = Make();
-  FakeTiers tiers(engine->state().pool);
-  tiers.image_bytes = StateImageBytes(model_.layout());
+  const TierNode node(Make());
+  TestEngine* const engine = node.engine.get();
+  FakeTiers& tiers = *node.tiers;
   tiers.store_entry_bytes = std::uint64_t{1} << 40;
   tiers.admit = {1024};
-  const auto costs = *ParsePlannerCosts(
-      "prefill=100,store=100,disk=100,"
-      "spill=100");
-  std::vector<std::uint64_t> leases(kLeaseTableBytes / 8);
-  engine->state().tiering = std::make_unique<Tiering>(
-      tiers, *costs, reinterpret_cast<std::byte*>(leases.data()),
-      engine->state().pool);
   engine->Run(Of("a", SomeIds(6000, 1)));
   const std::size_t admitted = tiers.admitted_from.size();
   const std::size_t stored = tiers.entries.size();
@@ -269,23 +238,15 @@ TEST_P(RetentionRunTest, GuestsAreNeitherStoredNorCounted) {
   engine->Run(Of("b", SomeIds(1400, 2)));
   EXPECT_EQ(tiers.admitted_from.size(), admitted);
   EXPECT_EQ(tiers.entries.size(), stored);
-  engine->state().tiering.reset();
 }
 
 TEST_P(RetentionRunTest, ALongConversationIsSpilledBeforeItLosesRows) {
   RetentionBudgets budgets;
   budgets.park_bytes = 0;
   budgets.spill_min_tokens = 2500;
-  const auto engine = Make(64, budgets);
-  FakeTiers tiers(engine->state().pool);
-  tiers.image_bytes = StateImageBytes(model_.layout());
-  const auto costs = *ParsePlannerCosts(
-      "prefill=100,store=100,disk=100,"
-      "spill=100");
-  std::vector<std::uint64_t> leases(kLeaseTableBytes / 8);
-  engine->state().tiering = std::make_unique<Tiering>(
-      tiers, *costs, reinterpret_cast<std::byte*>(leases.data()),
-      engine->state().pool);
+  const TierNode node(Make(64, budgets));
+  TestEngine* const engine = node.engine.get();
+  FakeTiers& tiers = *node.tiers;
   const Request a = Of("a", SomeIds(3000, 1));
   const Answer first = engine->Run(a);
   const Request b = Of("b", SomeIds(2000, 2));
@@ -305,7 +266,6 @@ TEST_P(RetentionRunTest, ALongConversationIsSpilledBeforeItLosesRows) {
   engine->Run(Of("c", SomeIds(2900, 4)));
   EXPECT_GT(spilled(), entries);  // a again, which has grown
   EXPECT_EQ(engine->state().tiering->counters->lost_spills.load(), 0u);
-  engine->state().tiering.reset();
 }
 
 TEST_P(RetentionRunTest, ClearForgetsEveryClass) {
@@ -401,19 +361,8 @@ TEST_P(RetentionRunTest, AnyOrderIsExactAndKeepsTheBudgets) {
   EXPECT_GT(ends, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, RetentionRunTest,
-    ::testing::Combine(::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                         FakeModel::Kind::kRecurrent),
-                       ::testing::Values(kernels::Exactness::kRowInvariant,
-                                         kernels::Exactness::kGrid)),
-    [](const auto& info) {
-      const bool recurrent =
-          std::get<0>(info.param) == FakeModel::Kind::kRecurrent;
-      const bool grid = std::get<1>(info.param) == kernels::Exactness::kGrid;
-      return std::string(recurrent ? "Recurrent" : "AttentionOnly") +
-             (grid ? "Grid" : "RowInvariant");
-    });
+INSTANTIATE_TEST_SUITE_P(Kinds, RetentionRunTest, EngineVariants(),
+                         EngineVariantName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

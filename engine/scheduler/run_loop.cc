@@ -17,11 +17,24 @@ double Seconds(std::chrono::steady_clock::duration time) {
 
 }  // namespace
 
-void RunLoop::Step() {
-  DecodeRound();
+bool RunLoop::Step() {
+  bool moved = RestoreRound();
+  moved |= DecodeRound();
   Collect();
-  PrefillRound();
+  moved |= PrefillRound();
   Collect();
+  return moved;
+}
+
+bool RunLoop::RestoreRound() {
+  bool moved = false;
+  for (Active& active : running_) {
+    if (active.run->phase() != Phase::kRestoring) continue;
+    active.run->RestoreStep();
+    moved |= active.run->phase() != Phase::kRestoring;
+  }
+  Collect();
+  return moved;
 }
 
 bool RunLoop::AnswersRun() const {
@@ -30,7 +43,7 @@ bool RunLoop::AnswersRun() const {
   });
 }
 
-void RunLoop::DecodeRound() {
+bool RunLoop::DecodeRound() {
   std::vector<Active*> all;
   for (Active& active : running_) all.push_back(&active);
   // Oldest first: who is preempted on the way has not been collected yet.
@@ -47,6 +60,7 @@ void RunLoop::DecodeRound() {
     DecodeTogether({ready.begin() + at, ready.begin() + end});
     at = end;
   }
+  return !ready.empty();
 }
 
 void RunLoop::DecodeTogether(const std::vector<Active*>& batch) {
@@ -56,17 +70,18 @@ void RunLoop::DecodeTogether(const std::vector<Active*>& batch) {
   for (Active* active : batch) active->run->Decoded(status);
 }
 
-void RunLoop::PrefillRound() {
+bool RunLoop::PrefillRound() {
   Active* first = nullptr;
   for (Active& active : running_) {
     if (active.run->phase() != Phase::kPrefill) continue;
     if (first == nullptr || active.turn < first->turn) first = &active;
   }
-  if (first == nullptr) return;
+  if (first == nullptr) return false;
   first->turn = ++turns_;
   const StepSize::Limits limits =
       AnswersRun() ? kBesideAnswers : StepSize::Limits{};
   if (MakeReady(*first, limits)) first->run->PrefillStep();
+  return true;
 }
 
 bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {

@@ -18,7 +18,8 @@
 
 namespace holdfast::engine {
 
-// As many requests run at once as there are seats. A round decodes one token of
+// As many requests run at once as there are seats. A round looks which rows
+// were read from the tiers, which goes on beside it, then decodes one token of
 // every answer, all in one Forward where the backend computes a row the same
 // with others beside it, then does one step of one prompt; prompts take turns.
 // While answers run, a prefill step is short (kBesideAnswers); on a grid
@@ -32,7 +33,8 @@ namespace holdfast::engine {
 // A request whose next blocks another one is computing waits for them and holds
 // no seat (in_flight.h). The owner leaves an anchor where it parts from it;
 // when the owner ends early, the oldest waiter goes on from what there is and
-// the others wait for that one.
+// the others wait for that one. Who would have the same rows read from a tier
+// waits until they are there, too.
 //
 // The engine thread's. It has no thread, so that a test sees the same order
 // each time.
@@ -72,8 +74,9 @@ class RunLoop {
 
   // Gives free seats to requests. To be called before each Step.
   void Admit();
-  // One round.
-  void Step();
+  // One round. False: nothing can be done until EngineState::bell rings, a
+  // request comes or one is to be cancelled.
+  bool Step();
   // Nothing runs and nothing waits here.
   bool idle() const {
     return running_.empty() && paused_.empty() && waiting_.empty() &&
@@ -87,7 +90,7 @@ class RunLoop {
   // For which request, and until where.
   struct Wait {
     std::uint64_t owner = 0;  // its order
-    int position = 0;
+    int position = 0;         // 0: until it has read what it reads
     ChunkWatch watch;
   };
   struct Active {
@@ -112,6 +115,9 @@ class RunLoop {
   std::unique_ptr<RequestRun> MakeRun(Job& job);
   // Does another request compute its next blocks? Then it waits for them.
   bool WaitsForOwner(Active& active);
+  // Until where it waits for the rows of `owner`; 0: until those are read.
+  std::optional<int> WaitsAt(const RequestRun& owner, const RequestRun& run,
+                             int in_place) const;
   bool StillWaits(Active& active);
   bool HasFreeSeat() const;
   // Would the rows that it must have, and one block more, find a place without
@@ -122,9 +128,11 @@ class RunLoop {
   void RefuseForMemory(Runs& from, Runs::iterator active);
   void Begin(Runs& from, Runs::iterator active);
 
-  void DecodeRound();
+  // Each says whether it did anything.
+  bool RestoreRound();
+  bool DecodeRound();
   void DecodeTogether(const std::vector<Active*>& batch);
-  void PrefillRound();
+  bool PrefillRound();
   bool AnswersRun() const;
   // Finds blocks for its next step; false: it does not run (any more).
   bool MakeReady(Active& active, const StepSize::Limits& limits);

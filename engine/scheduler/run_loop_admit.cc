@@ -141,6 +141,20 @@ void RunLoop::RefuseForMemory(Runs& from, Runs::iterator active) {
        .retry_after_ms = kMemoryRetryMs});
 }
 
+std::optional<int> RunLoop::WaitsAt(const RequestRun& owner,
+                                    const RequestRun& run, int in_place) const {
+  const bool restores = owner.phase() == Phase::kRestoring;
+  if (!restores && owner.phase() != Phase::kPrefill) return std::nullopt;
+  const int rows = restores ? in_place : owner.sequence().rows();
+  const int position =
+      WaitPosition(state_.rule, {.prompt = owner.prompt_keys(), .rows = rows},
+                   run.prompt_keys(), in_place);
+  if (position == 0) return std::nullopt;
+  if (!restores) return position;
+  // Else what it reads goes on differently before there is a place to start.
+  return position >= owner.reads_to() ? std::optional(0) : std::nullopt;
+}
+
 bool RunLoop::WaitsForOwner(Active& active) {
   if (running_.empty() ||
       active.job->request.cache_mode == CacheMode::kBypass) {
@@ -151,19 +165,16 @@ bool RunLoop::WaitsForOwner(Active& active) {
   for (Active& owner : running_) {
     const RequestRun& theirs = *owner.run;
     if (owner.order == active.late_owner || theirs.scratch() ||
-        theirs.phase() != Phase::kPrefill ||
         theirs.sequence().root != run.sequence().root) {
       continue;
     }
-    const int rows = theirs.sequence().rows();
-    const int position = WaitPosition(
-        state_.rule, {.prompt = theirs.prompt_keys(), .rows = rows},
-        run.prompt_keys(), in_place);
-    if (position == 0) continue;
-    owner.run->AnchorAt(position);
+    const std::optional<int> position = WaitsAt(theirs, run, in_place);
+    if (!position) continue;
+    if (*position > 0) owner.run->AnchorAt(*position);
     const int grid = static_cast<int>(state_.model.layout().grid_tokens);
+    const int rows = theirs.sequence().rows();
     active.wait.emplace(Wait{.owner = owner.order,
-                             .position = position,
+                             .position = *position,
                              .watch = ChunkWatch(grid, rows, clock_.Now())});
     ++totals_.waits;
     return true;
@@ -176,6 +187,8 @@ bool RunLoop::StillWaits(Active& active) {
   const auto owner =
       std::ranges::find(running_, active.wait->owner, &Active::order);
   if (owner == running_.end()) return false;
+  const bool restores = owner->run->phase() == Phase::kRestoring;
+  if (active.wait->position == 0 || restores) return restores;
   const int rows = owner->run->sequence().rows();
   if (rows >= active.wait->position) return false;
   // Prompts take turns, and so do they with the answers.

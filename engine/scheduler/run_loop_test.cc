@@ -3,37 +3,21 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/loop_engine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
-
-using testing::Answer;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::Joined;
-using testing::LoopEngine;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::Submitted;
-using Ids = std::vector<std::int32_t>;
 
 // Each test on models with and without recurrent state, on a backend on which
 // any split is exact and on a grid backend.
-using Variant = std::tuple<FakeModel::Kind, kernels::Exactness>;
 
-class RunLoopTest : public ::testing::TestWithParam<Variant> {
+class RunLoopTest : public EngineVariantTest {
  protected:
-  RunLoopTest() { model_.launch_matters = grid(); }
-  static bool grid() {
-    return std::get<1>(GetParam()) == kernels::Exactness::kGrid;
-  }
   std::unique_ptr<LoopEngine> Make(int blocks, int seats) {
     return std::make_unique<LoopEngine>(
         model_, backend_,
@@ -58,9 +42,6 @@ class RunLoopTest : public ::testing::TestWithParam<Variant> {
               submitted.result().output_tokens);
     EXPECT_EQ(submitted.sink->starts, 1);
   }
-
-  FakeModel model_{std::get<0>(GetParam())};
-  FakeBackend backend_{std::get<1>(GetParam())};
 };
 
 TEST_P(RunLoopTest, AnswersAreDecodedTogether) {
@@ -284,19 +265,8 @@ TEST_P(RunLoopTest, BypassRunsBesideOthersAndLeavesNoTrace) {
   engine->Check();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Engines, RunLoopTest,
-    ::testing::Combine(::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                         FakeModel::Kind::kRecurrent),
-                       ::testing::Values(kernels::Exactness::kRowInvariant,
-                                         kernels::Exactness::kGrid)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param) == FakeModel::Kind::kRecurrent
-                             ? "Recurrent"
-                             : "AttentionOnly") +
-             (std::get<1>(info.param) == kernels::Exactness::kGrid ? "Grid"
-                                                                   : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Engines, RunLoopTest, EngineVariants(),
+                         EngineVariantName);
 
 class ChooseSeatTest : public ::testing::Test {
  protected:
@@ -350,4 +320,4 @@ TEST_F(ChooseSeatTest, ASharedHeadIsNoReasonButTheSameSessionIs) {
 }
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

@@ -13,7 +13,7 @@ namespace holdfast::engine {
 namespace {
 
 // The idle thread looks up this often, to show that it lives and to see a drain
-// deadline pass.
+// deadline or another's pass.
 constexpr std::chrono::milliseconds kIdle{500};
 constexpr int kMinRetryMs = 1000;
 constexpr int kMaxRetryMs = 60000;
@@ -37,6 +37,7 @@ std::string ForLog(const std::string& text) {
 Scheduler::Scheduler(std::unique_ptr<EngineState> state, const Options& options)
     : state_(std::move(state)),
       records_(state_->records),
+      bell_(state_->bell),
       options_(options),
       limits_{.vocab_size = state_->model.info().vocab_size,
               .max_context = state_->options.max_context,
@@ -54,7 +55,7 @@ Scheduler::~Scheduler() {
     draining_ = true;
     drain_deadline_ = Clock::time_point::min();
   }
-  wake_.notify_all();
+  bell_->Ring();
   thread_.join();
 }
 
@@ -80,7 +81,7 @@ void Scheduler::Submit(std::shared_ptr<Job> job) {
     }
   }
   if (refusal) return Deliver(*job, *refusal);
-  wake_.notify_all();
+  bell_->Ring();
 }
 
 void Scheduler::Replay(const Job& job, const Response& response) {
@@ -93,12 +94,13 @@ void Scheduler::Replay(const Job& job, const Response& response) {
 
 void Scheduler::Cancel(const std::shared_ptr<Job>& job) {
   job->cancelled = true;
+  bool waited = false;
   {
     std::lock_guard lock(mutex_);
-    if (!queue_.Remove(job)) return;
+    waited = queue_.Remove(job);
   }
-  Deliver(*job, CancelledInQueue(*job));
-  wake_.notify_all();
+  if (waited) Deliver(*job, CancelledInQueue(*job));
+  bell_->Ring();
 }
 
 void Scheduler::Drain(std::chrono::milliseconds deadline,
@@ -109,7 +111,7 @@ void Scheduler::Drain(std::chrono::milliseconds deadline,
     drain_deadline_ = std::min(drain_deadline_, Clock::now() + deadline);
     drain_waiters_.push_back(std::move(done));
   }
-  wake_.notify_all();
+  bell_->Ring();
 }
 
 void Scheduler::ClearCache(std::function<void(int)> done) {
@@ -117,7 +119,7 @@ void Scheduler::ClearCache(std::function<void(int)> done) {
     std::lock_guard lock(mutex_);
     clear_waiters_.push_back(std::move(done));
   }
-  wake_.notify_all();
+  bell_->Ring();
 }
 
 void Scheduler::SaveSession(std::string session_key,
@@ -126,7 +128,7 @@ void Scheduler::SaveSession(std::string session_key,
     std::lock_guard lock(mutex_);
     save_waiters_.push_back({std::move(session_key), std::move(done)});
   }
-  wake_.notify_all();
+  bell_->Ring();
 }
 
 void Scheduler::AnswerSaves(std::unique_lock<std::mutex>& lock) {
@@ -208,11 +210,13 @@ bool Scheduler::DeadlinePassed() const {
 
 void Scheduler::ThreadMain() {
   while (HaveWork()) {
+    const std::uint64_t rings = bell_->rings();
     loop_.Admit();
     PublishGauges();
-    loop_.Step();
+    const bool moved = loop_.Step();
     PublishGauges();
     LogStats();
+    if (!moved && !loop_.idle()) bell_->Wait(rings, kIdle);
   }
 }
 
@@ -220,6 +224,7 @@ bool Scheduler::HaveWork() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++progress_;
+    const std::uint64_t rings = bell_->rings();
     if (!read_back_ && state_->tiering != nullptr &&
         state_->tiering->tiers.attached()) {
       ReadBack(lock);
@@ -239,7 +244,7 @@ bool Scheduler::HaveWork() {
       continue;
     }
     if (stopping_) return false;
-    Idle(lock);
+    Idle(lock, rings);
   }
 }
 
@@ -266,8 +271,10 @@ void Scheduler::ReadBack(std::unique_lock<std::mutex>& lock) {
   cache_gauges_ = gauges;
 }
 
-void Scheduler::Idle(std::unique_lock<std::mutex>& lock) {
-  wake_.wait_for(lock, kIdle);
+void Scheduler::Idle(std::unique_lock<std::mutex>& lock, std::uint64_t rings) {
+  lock.unlock();
+  bell_->Wait(rings, kIdle);
+  lock.lock();
   if (state_->tiering == nullptr || queue_.size() > 0) return;
   lock.unlock();
   state_->tiering->leases.Collect(Clock::now());

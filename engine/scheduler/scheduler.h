@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -101,13 +100,14 @@ class Scheduler final : private RunLoop::Host {
   // What was resident at the last planned stop.
   void ReadBack(std::unique_lock<std::mutex>& lock);
   // What the engine thread does while it has no request.
-  void Idle(std::unique_lock<std::mutex>& lock);
+  void Idle(std::unique_lock<std::mutex>& lock, std::uint64_t rings);
   bool DeadlinePassed() const;  // needs mutex_
   // What EngineState counts. On the engine thread, or before it starts.
   static EngineGauges CacheGauges(const EngineState& state);
 
   const std::unique_ptr<EngineState> state_;       // the engine thread's
   const std::shared_ptr<SessionRecords> records_;  // the state's
+  const std::shared_ptr<Doorbell> bell_;           // the state's
   const Options options_;
   const AdmissionLimits limits_;
   RunLoop loop_;          // the engine thread's
@@ -116,7 +116,6 @@ class Scheduler final : private RunLoop::Host {
   std::atomic<std::uint64_t> progress_{0};
 
   mutable std::mutex mutex_;  // guards everything below
-  std::condition_variable wake_;
   FairQueue queue_;
   RunLoop::Counts loop_counts_;
   bool stopping_ = false;

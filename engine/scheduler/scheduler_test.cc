@@ -10,17 +10,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTokenizer;
 using ::testing::HasSubstr;
-using testing::MakeRequest;
-using testing::MakeState;
-using testing::RecordingSink;
-using testing::SomeIds;
 using Reason = Refusal::Reason;
 
 constexpr std::chrono::seconds kGiveUp{30};
@@ -264,4 +257,4 @@ TEST_F(AdmissionTest, ScratchIsWhatFreeBlocksDoNotHold) {
 }
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/cache/state_image.h"
-#include "shared/aligned_buffer.h"
 #include "shared/deadlines.h"
 #include "spdlog/spdlog.h"
 
@@ -16,7 +15,6 @@ namespace {
 using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 // After so many failures the prompt starts in place.
 constexpr std::size_t kTries = 3;
@@ -71,18 +69,20 @@ MissReason MissOf(RestoreFailure failure) {
 
 }  // namespace
 
-TierResumption TierResume::Run(int in_place, Sequence& sequence) {
+void TierResume::Start(int in_place) {
+  in_place_ = in_place;
   Tiering& tiering = *state_.tiering;
   const int tokens = static_cast<int>(prompt_.ids.size());
   // Less than a block is computed sooner than asked for.
-  if (tokens - in_place < kBlockTokens) return {};
+  if (tokens - in_place < kBlockTokens) return;
   tiering.tiers.NoteMeasured(tiering.costs.Measured());
   TierLookup lookup = tiering.tiers.Lookup(prompt_);
-  if (lookup.outcome == TierLookup::Outcome::kDetached) return {};
+  if (lookup.outcome == TierLookup::Outcome::kDetached) return;
   ++tiering.counters->lookups;
   if (lookup.outcome == TierLookup::Outcome::kLate) {
     ++tiering.counters->late_lookups;
-    return {.miss = MissReason::kDeadline};
+    result_.miss = MissReason::kDeadline;
+    return;
   }
   tiering.store_entry_bytes = lookup.store_entry_bytes;
   tiering.costs.Remember(lookup.remembered);
@@ -90,51 +90,72 @@ TierResumption TierResume::Run(int in_place, Sequence& sequence) {
   std::erase_if(lookup.candidates, [this](const TierCandidate& candidate) {
     return !Serves(candidate);
   });
-  const TierPlan plan =
-      PlanTiers(tiering.costs, lookup.candidates, in_place, tokens);
-  tiering.counters->CountPlan(plan);
-  if (!plan.offers.empty() || !plan.too_costly.empty()) {
-    spdlog::info("plan prompt={} {}", tokens, DescribePlan(plan, in_place));
+  plan_ = PlanTiers(tiering.costs, lookup.candidates, in_place, tokens);
+  tiering.counters->CountPlan(plan_);
+  if (!plan_.offers.empty() || !plan_.too_costly.empty()) {
+    spdlog::info("plan prompt={} {}", tokens, DescribePlan(plan_, in_place));
   }
-  TierResumption result{.miss = WhyNothing(lookup, plan)};
-  for (std::size_t i = 0; i < std::min(kTries, plan.offers.size()); ++i) {
-    const TierOffer& offer = plan.offers[i];
-    const TierCandidate& from = offer.candidate;
-    const auto start = steady_clock::now();
-    const absl::Status status = Restore(offer, in_place, sequence);
-    const double seconds =
-        duration<double>(steady_clock::now() - start).count();
-    spdlog::info(
-        "restore tier={} key={} position={} bytes={} read_rows={} ms={:.1f} "
-        "predicted_ms={:.1f} in_place={} offers={} status=\"{}\"",
-        TierName(from.tier), ToHex(from.key).substr(0, 16), from.position,
-        from.bytes, restored_, 1000 * seconds, 1000 * offer.read_s, in_place,
-        plan.offers.size(), status.ok() ? "ok" : status.ToString());
-    TierCounters::OfTier& count = tiering.counters->of(from.tier);
-    if (status.ok()) {
-      ++count.restores;
-      count.tokens += restored_;
-      count.bytes += from.bytes;
-      count.microseconds += static_cast<std::uint64_t>(1e6 * seconds);
-      if (restored_ == from.position) {
-        tiering.costs.MeasuredRead(from.tier, from.bytes, seconds);
+  result_.miss = WhyNothing(lookup, plan_);
+  ended_ = plan_.offers.empty();
+}
+
+std::optional<TierResumption> TierResume::Poll() {
+  while (!ended_) {
+    if (restore_ == nullptr) {
+      if (const auto status = StartRestore(); !status.ok()) {
+        Ended(status, 0);
+        continue;
       }
-      return {.source = SourceOf(from.tier),
-              .restored = restored_,
-              .rows_of = rows_of_};
     }
-    sequence.table.Clear();
-    const RestoreFailure failure = FailureOf(status);
-    ++count.failed[static_cast<std::size_t>(failure)];
-    // A damaged file takes with it what needs it: that is the reason, not that
-    // the next one is gone.
-    if (result.miss != MissReason::kCorrupt) result.miss = MissOf(failure);
-    if (failure == RestoreFailure::kCancelled ||
-        failure == RestoreFailure::kDeadline) {
-      break;
-    }
+    const std::optional<RestoreEnd> end = restore_->Poll();
+    if (!end) return std::nullopt;
+    restore_.reset();
+    Ended(end->status.ok() ? TakeOver() : end->status, end->seconds);
   }
-  return result;
+  return result_;
+}
+
+void TierResume::GiveUp() {
+  if (restore_ != nullptr) {
+    restore_.reset();
+    Ended(absl::CancelledError("given up"), 0);
+  }
+  ended_ = true;
+}
+
+void TierResume::Ended(const absl::Status& status, double seconds) {
+  Tiering& tiering = *state_.tiering;
+  const TierCandidate& from = offer().candidate;
+  spdlog::info(
+      "restore tier={} key={} position={} bytes={} read_rows={} ms={:.1f} "
+      "predicted_ms={:.1f} in_place={} offers={} status=\"{}\"",
+      TierName(from.tier), ToHex(from.key).substr(0, 16), from.position,
+      from.bytes, restored_, 1000 * seconds, 1000 * offer().read_s, in_place_,
+      plan_.offers.size(), status.ok() ? "ok" : status.ToString());
+  TierCounters::OfTier& count = tiering.counters->of(from.tier);
+  if (status.ok()) {
+    ++count.restores;
+    count.tokens += restored_;
+    count.bytes += from.bytes;
+    count.microseconds += static_cast<std::uint64_t>(1e6 * seconds);
+    if (restored_ == from.position) {
+      tiering.costs.MeasuredRead(from.tier, from.bytes, seconds);
+    }
+    result_ = {.source = SourceOf(from.tier),
+               .restored = restored_,
+               .rows_of = rows_of_};
+    ended_ = true;
+    return;
+  }
+  sequence_.table.Clear();
+  const RestoreFailure failure = FailureOf(status);
+  ++count.failed[static_cast<std::size_t>(failure)];
+  // A damaged file takes with it what needs it: that is the reason, not that
+  // the next one is gone.
+  if (result_.miss != MissReason::kCorrupt) result_.miss = MissOf(failure);
+  ++tried_;
+  ended_ = failure == RestoreFailure::kDeadline ||
+           tried_ == std::min(kTries, plan_.offers.size());
 }
 
 // As in the pool: where a cold run of this prompt has the same state; and at
@@ -158,48 +179,54 @@ MissReason TierResume::WhyNothing(const TierLookup& lookup,
   return lookup.foreign ? MissReason::kForeign : MissReason::kNone;
 }
 
-absl::Status TierResume::Restore(const TierOffer& offer, int in_place,
-                                 Sequence& sequence) {
-  const int position = offer.candidate.position;
+absl::Status TierResume::StartRestore() {
+  const TierCandidate& candidate = offer().candidate;
+  const int position = candidate.position;
   restored_ = 0;
   // On a grid backend the rows of a chunk that is not whole, and those of a
   // conversation, are other bits than the pool's of the same ids.
-  const int taint = offer.candidate.taint;
   const int have = AdoptWhatIsThere(
-      state_.rule.SharedBelow(std::min(position, taint)), sequence);
-  if (!hooks_.have_blocks(position)) {
+      state_.rule.SharedBelow(std::min(position, candidate.taint)));
+  if (!have_blocks_(position)) {
     return absl::ResourceExhaustedError("no blocks for its rows");
   }
-  const CacheLayout& layout = state_.model.layout();
-  AlignedBuffer image(StateImageBytes(layout));
-  const double saved = state_.tiering->costs.PrefillSeconds(in_place, position);
-  const absl::Status status = state_.tiering->tiers.Restore(
-      {.candidate = offer.candidate,
+  restored_ = position - have;
+  image_ = AlignedBuffer(StateImageBytes(state_.model.layout()));
+  const double saved =
+      state_.tiering->costs.PrefillSeconds(in_place_, position);
+  restore_ = state_.tiering->tiers.StartRestore(
+      {.candidate = candidate,
        .ids = prompt_.ids,
-       .target = {.blocks = {sequence.table.pointers(),
-                             static_cast<std::size_t>(sequence.table.size())},
+       .target = {.blocks = {sequence_.table.pointers(),
+                             static_cast<std::size_t>(sequence_.table.size())},
                   .block_bytes = state_.pool.block_bytes(),
                   .have_tokens = have,
-                  .state_image = image.span(),
-                  .backend = &state_.backend},
-       .deadline =
-           deadlines::Restore(Milliseconds(offer.read_s), Milliseconds(saved)),
+                  .state_image = image_.span(),
+                  .backend =
+                      state_.pool.host_memory() ? nullptr : &state_.backend},
+       .deadline = deadlines::Restore(Milliseconds(offer().read_s),
+                                      Milliseconds(saved)),
        .touch = touch_,
-       .stop = hooks_.stop});
-  if (!status.ok()) return status;
-  const absl::Status read = ReadStateImage(layout, image.span(), state_.backend,
-                                           sequence.sections.get());
-  if (!read.ok()) return read;
-  sequence.ids.assign(prompt_.ids.begin(), prompt_.ids.begin() + position);
-  if (taint < position) {
-    sequence.taint = taint;
-    sequence.table.MarkSession(taint / kBlockTokens);
-  }
-  restored_ = position - have;
+       .bell = state_.bell});
   return absl::OkStatus();
 }
 
-int TierResume::AdoptWhatIsThere(int limit, Sequence& sequence) {
+absl::Status TierResume::TakeOver() {
+  const TierCandidate& candidate = offer().candidate;
+  const absl::Status read =
+      ReadStateImage(state_.model.layout(), image_.span(), state_.backend,
+                     sequence_.sections.get());
+  if (!read.ok()) return read;
+  const int position = candidate.position;
+  sequence_.ids.assign(prompt_.ids.begin(), prompt_.ids.begin() + position);
+  if (candidate.taint < position) {
+    sequence_.taint = candidate.taint;
+    sequence_.table.MarkSession(candidate.taint / kBlockTokens);
+  }
+  return absl::OkStatus();
+}
+
+int TierResume::AdoptWhatIsThere(int limit) {
   std::vector<BlockId> blocks;
   int rows = 0;
   while (rows + kBlockTokens <= limit) {
@@ -211,7 +238,7 @@ int TierResume::AdoptWhatIsThere(int limit, Sequence& sequence) {
     rows += kBlockTokens;
   }
   rows_of_ = RowsBySource(state_.pool, blocks, rows, CacheSource::kResident);
-  for (const BlockId block : blocks) sequence.table.Adopt(block);
+  for (const BlockId block : blocks) sequence_.table.Adopt(block);
   return rows;
 }
 

@@ -2,13 +2,18 @@
 #ifndef HOLDFAST_ENGINE_SCHEDULER_TIER_RESUME_H_
 #define HOLDFAST_ENGINE_SCHEDULER_TIER_RESUME_H_
 
+#include <cstddef>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "engine/cache/tier_plan.h"
 #include "engine/cache/tiers.h"
 #include "engine/resume/plan.h"
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/engine_state.h"
+#include "shared/aligned_buffer.h"
 
 namespace holdfast::engine {
 
@@ -22,42 +27,60 @@ struct TierResumption {
   MissReason miss = MissReason::kNone;
 };
 
-// Used once, on the engine thread.
+// Used once, on the engine thread. Restores go on beside it: Poll() until it
+// says how it ended, or GiveUp().
 class TierResume {
  public:
-  struct Hooks {
-    std::function<bool()> stop;  // was the request cancelled?
-    // Makes the sequence's table long enough for so many rows.
-    std::function<bool(int rows)> have_blocks;
-  };
+  // Makes the sequence's table long enough for so many rows.
+  using HaveBlocks = std::function<bool(int rows)>;
 
-  // `state` has tiers. All arguments outlive this.
+  // `state` has tiers, `sequence` is empty. All arguments outlive this.
   TierResume(EngineState& state, const PromptView& prompt, bool touch,
-             Hooks hooks)
+             HaveBlocks have_blocks, Sequence& sequence)
       : state_(state),
         prompt_(prompt),
         touch_(touch),
-        hooks_(std::move(hooks)) {}
+        have_blocks_(std::move(have_blocks)),
+        sequence_(sequence) {}
 
-  // Tries what is worth it, best first, when it starts deeper than `in_place`.
-  // `sequence` is empty, and is again when nothing served. Never longer than
-  // the lookup's and the restores' deadlines.
-  TierResumption Run(int in_place, Sequence& sequence);
+  // Asks the tiers and starts with what is worth it, best first, where that
+  // starts deeper than `in_place`. Never longer than the lookup's deadline.
+  void Start(int in_place);
+  // Nothing: a restore is under way, at most until its deadline. The sequence
+  // is empty again when nothing served.
+  std::optional<TierResumption> Poll();
+  // Of the restore under way; 0: there is none.
+  int position() const { return ended_ ? 0 : offer().candidate.position; }
+  // Nobody needs it any more. The sequence is empty.
+  void GiveUp();
 
  private:
   bool Serves(const TierCandidate& candidate) const;
   MissReason WhyNothing(const TierLookup& lookup, const TierPlan& plan) const;
-  absl::Status Restore(const TierOffer& offer, int in_place,
-                       Sequence& sequence);
+  // Of the offer that is next.
+  absl::Status StartRestore();
+  absl::Status TakeOver();
   // Whole blocks below `limit` that the pool has; returns their rows.
-  int AdoptWhatIsThere(int limit, Sequence& sequence);
+  int AdoptWhatIsThere(int limit);
+  // The offer under way has ended so.
+  void Ended(const absl::Status& status, double seconds);
+  const TierOffer& offer() const { return plan_.offers[tried_]; }
 
   EngineState& state_;
   const PromptView& prompt_;
   const bool touch_;
-  const Hooks hooks_;
+  const HaveBlocks have_blocks_;
+  Sequence& sequence_;
+  int in_place_ = 0;
+  TierPlan plan_;
+  std::size_t tried_ = 0;  // of its offers
+  AlignedBuffer image_;
   int restored_ = 0;
   SourceRows rows_of_;
+  TierResumption result_;
+  bool ended_ = true;
+  // Last: it writes into what is above.
+  std::unique_ptr<TierRestore> restore_;
 };
 
 }  // namespace holdfast::engine

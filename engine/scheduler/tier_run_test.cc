@@ -5,56 +5,30 @@
 
 #include "engine/cache/state_image.h"
 #include "engine/scheduler/session_spill.h"
+#include "engine/testing/engine_variants.h"
 #include "engine/testing/fake_tiers.h"
 #include "engine/testing/test_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace holdfast::engine {
+namespace holdfast::engine::testing {
 namespace {
 
-using testing::Answer;
 using ::testing::ElementsAre;
-using testing::ExpectSame;
-using testing::FakeBackend;
-using testing::FakeModel;
-using testing::FakeTiers;
-using testing::FakeTokenizer;
-using testing::MakeRequest;
-using testing::SomeIds;
-using testing::TestEngine;
-using Ids = std::vector<std::int32_t>;
-
-constexpr char kCosts[] = "prefill=100,store=100,disk=100,spill=100";
 
 class TierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
  protected:
   // An engine with an empty pool and tiers that hold what `from` stored.
-  struct Node {
-    std::unique_ptr<TestEngine> engine;
-    std::unique_ptr<FakeTiers> tiers;
-    std::unique_ptr<PlannerCosts> costs;
-    std::vector<std::uint64_t> leases =
-        std::vector<std::uint64_t>(kLeaseTableBytes / 8);
-    ~Node() { engine->state().tiering.reset(); }
-  };
-  std::unique_ptr<Node> Make(int blocks = 24, const Node* from = nullptr,
-                             const char* costs = kCosts) {
-    auto node = std::make_unique<Node>();
-    node->engine =
-        std::make_unique<TestEngine>(model_, backend_, blocks, FakeTokenizer());
-    EngineState& state = node->engine->state();
-    node->tiers = std::make_unique<FakeTiers>(state.pool);
-    node->tiers->image_bytes = StateImageBytes(model_.layout());
-    if (from != nullptr) node->tiers->entries = from->tiers->entries;
-    node->costs = *ParsePlannerCosts(costs);
-    state.tiering = std::make_unique<Tiering>(
-        *node->tiers, *node->costs,
-        reinterpret_cast<std::byte*>(node->leases.data()), state.pool);
-    return node;
+  std::unique_ptr<TierNode> Make(int blocks = 24,
+                                 const TierNode* from = nullptr,
+                                 const char* costs = kCheapTiers) {
+    return std::make_unique<TierNode>(
+        std::make_unique<TestEngine>(model_, backend_, blocks, FakeTokenizer()),
+        from, costs);
   }
   // One that stored the lines of `ids`.
-  std::unique_ptr<Node> Stored(const Ids& ids, std::vector<int> lines) {
+  std::unique_ptr<TierNode> Stored(const Ids& ids, std::vector<int> lines) {
     auto node = Make();
     node->tiers->admit = std::move(lines);
     node->engine->Run(MakeRequest(ids));
@@ -62,13 +36,6 @@ class TierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
     node->engine->CheckPool();
     return node;
   }
-  Answer RunChecked(Node& node, const Request& request) {
-    const Answer warm = node.engine->Run(request);
-    node.engine->state().tiering->leases.Collect({});
-    ExpectSame(warm, node.engine->Cold(request));
-    return warm;
-  }
-
   FakeModel model_{GetParam()};
   FakeBackend backend_;
   const int grid_ = static_cast<int>(model_.layout().grid_tokens);
@@ -82,7 +49,7 @@ TEST_P(TierRunTest, ALineComesBackAfterARestart) {
   // The same head, another message.
   Ids other = ids;
   other.back() = (other.back() + 1) % 250;
-  const Answer answer = RunChecked(*node, MakeRequest(other));
+  const Answer answer = node->RunChecked(MakeRequest(other));
   const CacheReport& cache = answer.result.cache;
   EXPECT_EQ(cache.source, CacheSource::kDisk);
   EXPECT_EQ(cache.resumed_at, 2 * grid_);
@@ -91,18 +58,14 @@ TEST_P(TierRunTest, ALineComesBackAfterARestart) {
   EXPECT_EQ(cache.anchor, AnchorKind::kLine);
   EXPECT_EQ(cache.miss, MissReason::kNone);
   // From now on its rows are the pool's.
-  const Answer again = RunChecked(*node, MakeRequest(ids));
+  const Answer again = node->RunChecked(MakeRequest(ids));
   EXPECT_EQ(again.result.cache.source, CacheSource::kResident);
   EXPECT_GE(again.result.cache.resumed_at, 2 * grid_);
 }
 
 TEST_P(TierRunTest, CostsGoToTheNextEngine) {
   const auto node = Make();
-  node->costs = MakeMeasuredCosts();
-  node->engine->state().tiering = std::make_unique<Tiering>(
-      *node->tiers, *node->costs,
-      reinterpret_cast<std::byte*>(node->leases.data()),
-      node->engine->state().pool);
+  node->Attach(MakeMeasuredCosts());
   node->tiers->remembered = {.prefill_tokens = 0, .read_bytes = {0, 0, 123}};
   node->engine->Run(MakeRequest(SomeIds(grid_, 90)));
   // The first lookup came before anything was measured.
@@ -135,7 +98,7 @@ TEST_P(TierRunTest, OnlyRowsThatThePoolLacksAreRead) {
   node->tiers->outcome = TierLookup::Outcome::kDetached;
   node->engine->Run(MakeRequest(cut));
   node->tiers->outcome = TierLookup::Outcome::kAnswered;
-  const Answer answer = RunChecked(*node, MakeRequest(ids));
+  const Answer answer = node->RunChecked(MakeRequest(ids));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kDisk);
   EXPECT_EQ(answer.result.cache.resumed_at, 2 * grid_);
   EXPECT_EQ(answer.result.cache.restored, grid_ - kBlockTokens);
@@ -158,7 +121,7 @@ TEST_P(TierRunTest, AFailedRestoreIsAMissWithItsReason) {
   for (const auto& c : cases) {
     const auto node = Make(24, old.get());
     node->tiers->restore_status = c.status;
-    const Answer answer = RunChecked(*node, MakeRequest(ids));
+    const Answer answer = node->RunChecked(MakeRequest(ids));
     EXPECT_EQ(answer.result.cache.source, CacheSource::kNone) << c.status;
     EXPECT_EQ(answer.result.cache.miss, c.miss) << c.status;
     EXPECT_EQ(answer.result.cache.computed, grid_ + 100);
@@ -171,7 +134,7 @@ TEST_P(TierRunTest, TheNextCandidateServesWhenTheFirstIsBad) {
   const auto node = Make(24, old.get());
   node->tiers->restore_status = absl::NotFoundError("x");
   node->tiers->failures = 1;
-  const Answer answer = RunChecked(*node, MakeRequest(ids));
+  const Answer answer = node->RunChecked(MakeRequest(ids));
   EXPECT_EQ(answer.result.cache.resumed_at, grid_);
 }
 
@@ -179,15 +142,15 @@ TEST_P(TierRunTest, WhyTheTiersDidNotServe) {
   const Ids ids = SomeIds(grid_ + 100, 6);
   const auto node = Make();
   node->tiers->minimum_tokens = 2 * grid_;
-  EXPECT_EQ(RunChecked(*node, MakeRequest(ids)).result.cache.miss,
+  EXPECT_EQ(node->RunChecked(MakeRequest(ids)).result.cache.miss,
             MissReason::kBelowMinimum);
   const auto late = Make();
   late->tiers->outcome = TierLookup::Outcome::kLate;
-  EXPECT_EQ(RunChecked(*late, MakeRequest(ids)).result.cache.miss,
+  EXPECT_EQ(late->RunChecked(MakeRequest(ids)).result.cache.miss,
             MissReason::kDeadline);
   const auto old = Stored(ids, {grid_});
   const auto slow = Make(24, old.get(), "prefill=1e9,store=1,disk=1,spill=1");
-  EXPECT_EQ(RunChecked(*slow, MakeRequest(ids)).result.cache.miss,
+  EXPECT_EQ(slow->RunChecked(MakeRequest(ids)).result.cache.miss,
             MissReason::kTooCostly);
   EXPECT_EQ(slow->tiers->restores, 0);
 }
@@ -217,7 +180,7 @@ TEST_P(TierRunTest, LeasedBlocksAreNotReusedUntilTheyAreTakenBack) {
   node->tiers->admit = {grid_};
   node->tiers->hold = true;
   node->engine->resident().reset();
-  testing::RecordingSink sink;
+  RecordingSink sink;
   (void)node->engine->RunUnchecked(MakeRequest(ids), sink);
   ASSERT_EQ(node->tiers->held.size(), 1u);
   Leases& leases = node->engine->state().tiering->leases;
@@ -240,7 +203,7 @@ TEST_P(TierRunTest, LeasedBlocksAreNotReusedUntilTheyAreTakenBack) {
   node->engine->CheckPool();
   // What was read in time was right.
   const auto other = Make(24, node.get());
-  EXPECT_EQ(RunChecked(*other, MakeRequest(ids)).result.cache.source,
+  EXPECT_EQ(other->RunChecked(MakeRequest(ids)).result.cache.source,
             CacheSource::kDisk);
 }
 
@@ -249,15 +212,14 @@ TEST_P(TierRunTest, TheResidentIsSpilledAndComesBackAtItsEnd) {
   const auto old = Make();
   Request first = MakeRequest(ids, 5);
   const Answer turn = old->engine->Run(first);
-  SpillConversations(old->engine->state(), std::chrono::steady_clock::now() +
-                                               std::chrono::seconds(10));
+  old->Spill();
   ASSERT_FALSE(old->tiers->entries.empty());
   old->engine->CheckPool();
   const auto node = Make(24, old.get());
   Ids next = ids;
   next.insert(next.end(), turn.ids.begin(), turn.ids.end());
   for (const std::int32_t id : SomeIds(300, 12)) next.push_back(id);
-  const Answer answer = RunChecked(*node, MakeRequest(next));
+  const Answer answer = node->RunChecked(MakeRequest(next));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
   // The last token of an answer was never forwarded.
   EXPECT_EQ(answer.result.cache.resumed_at, grid_ + 77 + 4);
@@ -278,13 +240,13 @@ TEST_P(TierRunTest, EachTurnAndOneLineGoToTheStateStore) {
   Ids next = ids;
   next.insert(next.end(), turn.ids.begin(), turn.ids.end());
   for (const std::int32_t id : SomeIds(300, 16)) next.push_back(id);
-  const Answer answer = RunChecked(*node, MakeRequest(next));
+  const Answer answer = node->RunChecked(MakeRequest(next));
   EXPECT_EQ(answer.result.cache.source, CacheSource::kStore);
   EXPECT_EQ(answer.result.cache.resumed_at, grid_ + 304);
   const auto other = Make(24, old.get());
   Ids edited = ids;
   edited.back() = (edited.back() + 1) % 250;
-  const Answer head = RunChecked(*other, MakeRequest(edited));
+  const Answer head = other->RunChecked(MakeRequest(edited));
   EXPECT_EQ(head.result.cache.source, CacheSource::kStore);
   EXPECT_EQ(head.result.cache.resumed_at, grid_);
   // Too large for an entry.
@@ -311,7 +273,7 @@ TEST_P(TierRunTest, AClearedPoolHasNothing) {
   node->tiers->hold = true;
   node->tiers->admit = {grid_};
   const Ids ids = SomeIds(grid_ + 10, 14);
-  testing::RecordingSink sink;
+  RecordingSink sink;
   (void)node->engine->RunUnchecked(MakeRequest(ids), sink);
   EngineState& state = node->engine->state();
   EXPECT_EQ(state.tiering->leases.live(), 1);
@@ -321,18 +283,11 @@ TEST_P(TierRunTest, AClearedPoolHasNothing) {
   EXPECT_FALSE(node->engine->resident().has_value());
   node->engine->CheckPool();
   node->tiers->admit.clear();
-  EXPECT_EQ(RunChecked(*node, MakeRequest(ids)).result.cache.source,
+  EXPECT_EQ(node->RunChecked(MakeRequest(ids)).result.cache.source,
             CacheSource::kNone);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TierRunTest,
-                         ::testing::Values(FakeModel::Kind::kAttentionOnly,
-                                           FakeModel::Kind::kRecurrent),
-                         [](const auto& info) {
-                           return info.param == FakeModel::Kind::kRecurrent
-                                      ? "Recurrent"
-                                      : "AttentionOnly";
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, TierRunTest, ModelKinds(), ModelKindName);
 
 }  // namespace
-}  // namespace holdfast::engine
+}  // namespace holdfast::engine::testing

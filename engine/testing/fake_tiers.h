@@ -3,7 +3,10 @@
 #define HOLDFAST_ENGINE_TESTING_FAKE_TIERS_H_
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,24 +72,12 @@ class FakeTiers final : public CacheTiers {
     heads.push_back(head);
     return {.disk = admit, .store = store_line};
   }
-  absl::Status Restore(const RestoreJob& job) override {
-    const Entry& entry = Find(job.candidate);
-    const bool fails = failures != 0;
-    if (failures > 0) --failures;
-    const absl::Status status = fails ? restore_status : absl::OkStatus();
+  // Ends at once, or, when they are held, when the test says so.
+  std::unique_ptr<TierRestore> StartRestore(RestoreJob job) override {
     ++restores;
-    const RestoreTarget& to = job.target;
-    const std::size_t have = to.have_tokens / kBlockTokens;
-    have_tokens.push_back(to.have_tokens);
-    for (std::size_t i = have; i < to.blocks.size(); ++i) {
-      // A failure comes after half of the rows were written.
-      if (!status.ok() && i > (have + to.blocks.size()) / 2) break;
-      (void)to.backend->Write(entry.rows.data() + i * to.block_bytes,
-                              to.block_bytes, to.blocks[i]);
-    }
-    if (!status.ok()) return status;
-    std::ranges::copy(entry.image, to.state_image.begin());
-    return absl::OkStatus();
+    have_tokens.push_back(job.target.have_tokens);
+    deadlines.push_back(job.deadline);
+    return std::make_unique<Restore>(*this, std::move(job));
   }
   void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
     if (hold) {
@@ -141,6 +132,15 @@ class FakeTiers final : public CacheTiers {
     return kept;
   }
 
+  // Restores under way, the oldest first.
+  int restoring() const { return static_cast<int>(under_way_.size()); }
+  // Of the oldest: it ends so.
+  void EndRestore(const absl::Status& status = absl::OkStatus()) {
+    Restore& restore = *under_way_.front();
+    under_way_.erase(under_way_.begin());
+    restore.End(status);
+  }
+
   std::vector<Entry> drained;  // of the last planned stop, until it is read
   bool killed = false;         // before the planned stop had ended
   TierLookup::Outcome outcome = TierLookup::Outcome::kAnswered;
@@ -152,6 +152,7 @@ class FakeTiers final : public CacheTiers {
   absl::Status restore_status;
   int failures = -1;  // how many restores end so; negative: all
   bool hold = false;  // stores wait in `held`
+  bool hold_restores = false;
   std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
   std::vector<Entry> entries;
   PlannerRates remembered;  // of an earlier engine
@@ -161,8 +162,46 @@ class FakeTiers final : public CacheTiers {
   std::vector<int> admitted_from;
   std::vector<int> heads;
   std::vector<int> have_tokens;
+  std::vector<std::chrono::milliseconds> deadlines;
 
  private:
+  class Restore final : public TierRestore {
+   public:
+    Restore(FakeTiers& tiers, RestoreJob job)
+        : tiers_(tiers), job_(std::move(job)) {
+      tiers_.under_way_.push_back(this);
+      if (tiers_.hold_restores) return;
+      const bool fails = tiers_.failures != 0;
+      if (tiers_.failures > 0) --tiers_.failures;
+      tiers_.EndRestore(fails ? tiers_.restore_status : absl::OkStatus());
+    }
+    ~Restore() override { std::erase(tiers_.under_way_, this); }
+    std::optional<RestoreEnd> Poll() override { return end_; }
+    void End(const absl::Status& status) {
+      end_ = {status, 0.001};
+      tiers_.Fill(job_, status.ok());
+      if (job_.bell != nullptr) job_.bell->Ring();
+    }
+
+   private:
+    FakeTiers& tiers_;
+    const RestoreJob job_;
+    std::optional<RestoreEnd> end_;
+  };
+
+  void Fill(const RestoreJob& job, bool whole) {
+    const Entry& entry = Find(job.candidate);
+    const RestoreTarget& to = job.target;
+    const std::size_t have = to.have_tokens / kBlockTokens;
+    for (std::size_t i = have; i < to.blocks.size(); ++i) {
+      // A failure comes after half of the rows were written.
+      if (!whole && i > (have + to.blocks.size()) / 2) break;
+      std::memcpy(to.blocks[i], entry.rows.data() + i * to.block_bytes,
+                  to.block_bytes);
+    }
+    if (whole) std::ranges::copy(entry.image, to.state_image.begin());
+  }
+
   // A manifest has several states, each at its position.
   const Entry& Find(const TierCandidate& candidate) const {
     const Entry& named = entries[candidate.key[0]];
@@ -182,6 +221,7 @@ class FakeTiers final : public CacheTiers {
   }
 
   const BlockPool& pool_;
+  std::vector<Restore*> under_way_;
 };
 
 }  // namespace holdfast::engine::testing

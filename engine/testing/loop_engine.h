@@ -90,6 +90,7 @@ class LoopEngine final : private RunLoop::Host {
   // When nothing runs: conversations alone hold blocks, and anchors have rows
   // below them.
   void Check() {
+    if (state_->tiering != nullptr) state_->tiering->leases.Collect({});
     std::vector<BlockId> held;
     std::vector<const Sequence*> all = state_->Residents();
     for (const Sequence* kept : state_->retained.Sequences()) {

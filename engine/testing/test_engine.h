@@ -114,7 +114,9 @@ class TestEngine {
     RequestRun run(*state_, request, sink, std::move(stop));
     run.Start(seat(), 0);
     while (run.phase() != RequestRun::Phase::kEnded) {
-      if (!run.Prepare()) {
+      if (run.phase() == RequestRun::Phase::kRestoring) {
+        run.RestoreStep();
+      } else if (!run.Prepare()) {
         run.OutOfBlocks();
       } else if (run.phase() == RequestRun::Phase::kPrefill) {
         run.PrefillStep();

@@ -193,16 +193,16 @@ Restored PoolOfBytes::Restore(const engine::TierCandidate& candidate,
     restored.blocks.push_back(block);
     pointers.push_back(pool_->data(block));
   }
-  restored.status =
-      tiers_->Restore({.candidate = candidate,
-                       .ids = of.ids,
-                       .target = {.blocks = pointers,
-                                  .block_bytes = pool_->block_bytes(),
-                                  .have_tokens = 0,
-                                  .state_image = restored.image.span()},
-                       .deadline = deadline,
-                       .touch = true,
-                       .stop = std::move(stop)});
+  restored.status = engine::RestoreAndWait(
+      *tiers_, {.candidate = candidate,
+                .ids = of.ids,
+                .target = {.blocks = pointers,
+                           .block_bytes = pool_->block_bytes(),
+                           .have_tokens = 0,
+                           .state_image = restored.image.span()},
+                .deadline = deadline,
+                .touch = true,
+                .stop = std::move(stop)});
   return restored;
 }
 
