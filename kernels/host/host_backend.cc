@@ -136,7 +136,7 @@ class HostBackend final : public Backend {
 
   BackendInfo info_;
   ThreadPool pool_;
-  HostArena weights_;
+  WeightMemory weights_;
   const RowKernels& rows_;
   const GateKernels& gates_;
   HostProducts products_;

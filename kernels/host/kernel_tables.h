@@ -40,6 +40,8 @@ struct ProductFew {
   const float* bias = nullptr;
   float* out = nullptr;
   std::int64_t out_stride = 0;
+  // The weights that the thread will read next, to be fetched.
+  const std::byte* next = nullptr;
 };
 
 // Products of activation rows with panels.

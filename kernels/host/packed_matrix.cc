@@ -116,7 +116,8 @@ Status CheckTensor(const WeightTensor& tensor) {
 }
 
 StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
-    std::span<const WeightTensor> parts, HostArena& arena, ThreadPool& pool) {
+    std::span<const WeightTensor> parts, WeightMemory& memory,
+    ThreadPool& pool) {
   if (parts.empty()) return InvalidArgument("a matrix of no tensors");
   auto matrix = std::make_unique<PackedMatrix>();
   std::size_t bytes = 0;
@@ -138,7 +139,7 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
   matrix->cols_ = parts[0].cols;
   matrix->bytes_ = bytes;
   HF_ASSIGN_OR_RETURN(matrix->memory_,
-                      arena.Take(bytes, DescribeTensor(parts[0])));
+                      memory.arena_.Take(bytes, DescribeTensor(parts[0])));
 
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const WeightTensor& tensor = parts[p];
@@ -156,7 +157,33 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
       }
     });
   }
+  if (memory.after_last_ != nullptr) {
+    *memory.after_last_ = {matrix.get(),
+                           matrix->parts_.data(),
+                           matrix->parts_.size() * sizeof(Part),
+                           matrix->memory_.get(),
+                           bytes,
+                           matrix->pairs_};
+  }
+  matrix->follower_ = std::make_shared<Place>();
+  memory.after_last_ = matrix->follower_;
   return matrix;
+}
+
+const std::byte* PackedMatrix::PairData(int index) const {
+  return index < pairs_ ? pair(index).panels[0].data : memory_.get() + bytes_;
+}
+
+const std::byte* PackedMatrix::ShareAfter(int thread,
+                                          const ThreadPool& pool) const {
+  const Place& next = *follower_;
+  if (next.data == nullptr || next.pairs > ThreadPool::kMostShared) {
+    return next.data;
+  }
+  FetchLines(next.matrix, sizeof(PackedMatrix));
+  FetchLines(next.parts, next.parts_bytes);
+  return next.data +
+         next.bytes / next.pairs * pool.ShareOf(next.pairs, thread).begin;
 }
 
 Panel PackedMatrix::PanelIn(const Part& part, int index) const {

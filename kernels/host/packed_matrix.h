@@ -54,10 +54,13 @@ struct Panel {
   int column = 0;
 };
 
+class WeightMemory;
+
 class PackedMatrix final : public Matrix {
  public:
   static StatusOr<std::unique_ptr<PackedMatrix>> Pack(
-      std::span<const WeightTensor> parts, HostArena& arena, ThreadPool& pool);
+      std::span<const WeightTensor> parts, WeightMemory& memory,
+      ThreadPool& pool);
 
   int panels() const { return panels_; }
   Panel panel(int index) const;
@@ -71,6 +74,13 @@ class PackedMatrix final : public Matrix {
   // The panel that holds output column `column`.
   Panel PanelOf(std::int64_t column) const;
 
+  // Where pair `index` begins; of pairs(), what is behind the last.
+  const std::byte* PairData(int index) const;
+  // The same of the first pair that is `thread`'s own in the matrix that was
+  // packed after this one, as a rule the one that is used after it; null: there
+  // is none. Memory to be fetched, not to be read: that matrix may be gone.
+  const std::byte* ShareAfter(int thread, const ThreadPool& pool) const;
+
  private:
   struct Part {
     WeightType type = WeightType::kF32;
@@ -82,12 +92,34 @@ class PackedMatrix final : public Matrix {
     std::size_t offset = 0;
   };
 
+  friend class WeightMemory;
+  // Where another matrix is, or was: only to be fetched, not to be read.
+  struct Place {
+    const PackedMatrix* matrix = nullptr;
+    const Part* parts = nullptr;
+    std::size_t parts_bytes = 0;
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    int pairs = 0;
+  };
+
   Panel PanelIn(const Part& part, int index) const;
 
   std::vector<Part> parts_;
   int panels_ = 0;
   int pairs_ = 0;
   std::shared_ptr<std::byte> memory_;
+  std::shared_ptr<Place> follower_;  // filled when that one is packed
+};
+
+// Memory of a backend's matrices, one after the other in the order of their
+// packing.
+class WeightMemory {
+ private:
+  friend class PackedMatrix;
+
+  HostArena arena_;
+  std::shared_ptr<PackedMatrix::Place> after_last_;
 };
 
 // Why a tensor cannot be used, with its name, type and shape.

@@ -36,8 +36,18 @@ inline constexpr int kFewRowsOfTwoPanels = 4;
 #endif
 
 // How far ahead of its use memory is fetched: the processor's own prefetching
-// ends at every page. Past the end of a matrix a fetch does nothing.
-inline constexpr std::size_t kFetchBytes = 4096;
+// ends at every page.
+inline constexpr std::int64_t kFetchBytes = 8192;
+
+// What to fetch while piece `piece` of `pieces`, of `bytes` each, is in use:
+// a later one, or at the end of a panel what comes after it.
+inline const std::byte* FetchAt(const std::byte* data, std::int64_t bytes,
+                                std::int64_t piece, std::int64_t pieces,
+                                const std::byte* next) {
+  piece += (kFetchBytes + bytes - 1) / bytes;
+  return piece < pieces ? data + piece * bytes
+                        : next + (piece - pieces) * bytes;
+}
 
 // Row r has 2 accumulators for each panel.
 #define HF_START(r)                         \
@@ -66,11 +76,11 @@ inline constexpr std::size_t kFetchBytes = 4096;
   }
 
 // Columns [column, column + 2 vectors) of a panel, or of the two of a pair.
-// out: [panel][row][kPanelColumns].
+// out: [panel][row][kPanelColumns]. next: the weights that are read after them.
 template <WeightType kType, int kRows, int kPanels>
 void FewColumns(const Panel& panel, int column, std::int64_t cols,
                 const float* HWY_RESTRICT x, std::int64_t x_stride,
-                float* HWY_RESTRICT out) {
+                const std::byte* next, float* HWY_RESTRICT out) {
   const DF d;
   const int lanes = LaneCount();
   HF_REPEAT_8(HF_START)
@@ -84,6 +94,10 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
     const std::byte* block = panel.data;
     constexpr QuantFormat kFormat = FormatOf(kType);
     constexpr int kPairRows = kFormat.nibbles ? 1 : 2;
+    const auto block_bytes =
+        static_cast<std::int64_t>(QuantBlockBytes(kType)) * width;
+    const std::int64_t blocks = (cols + kFormat.block - 1) / kFormat.block;
+    const std::byte* ahead = FetchAt(block, block_bytes, 0, blocks, next);
     int group = 0;
     for (std::int64_t k0 = 0; k0 < cols; k0 += kFormat.group) {
       const VF scale0 = LoadScale<kType>(block, width, at0, group);
@@ -95,9 +109,10 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
       const VF minimum2 = LoadMinimum<kType>(block, width, at2, group);
       const VF minimum3 = LoadMinimum<kType>(block, width, at3, group);
       const std::byte* values = GroupValues<kType>(block, width, group);
-      hwy::Prefetch(block + kFetchBytes);
+      hwy::Prefetch(ahead);
+      const std::byte* const values_ahead = ahead + (values - block);
       for (int pair = 0; pair < kFormat.group / 2; ++pair) {
-        hwy::Prefetch(values + kPairRows * pair * width + kFetchBytes);
+        hwy::Prefetch(values_ahead + kPairRows * pair * width);
         VF even0, odd0, even1, odd1, even2, odd2, even3, odd3;
         LoadPair<kType>(values, width, pair, at0, even0, odd0);
         LoadPair<kType>(values, width, pair, at1, even1, odd1);
@@ -118,14 +133,17 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
       }
       if (++group == kFormat.block / kFormat.group) {
         group = 0;
-        block += QuantBlockBytes(kType) * width;
+        block += block_bytes;
+        ahead = FetchAt(panel.data, block_bytes, k0 / kFormat.block + 1, blocks,
+                        next);
       }
     }
   } else {
     static_assert(kPanels == 1);
+    constexpr auto kRowBytes =
+        static_cast<std::int64_t>(ColumnBytes(kType, 1)) * kPanelColumns;
     for (std::int64_t k = 0; k < cols; ++k) {
-      hwy::Prefetch(panel.data + k * ColumnBytes(kType, 1) * kPanelColumns +
-                    kFetchBytes);
+      hwy::Prefetch(FetchAt(panel.data, kRowBytes, k, cols, next));
       const VF w0 = LoadPlain<kType>(panel.data, k, column);
       const VF w1 = LoadPlain<kType>(panel.data, k, column + lanes);
       [[maybe_unused]] const VF w2 = w0;
@@ -141,12 +159,13 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
 #undef HF_STORE
 
 template <WeightType kType, int kRows, int kPanels>
-void FewPanels(const ProductFew& few, const Panel* panels) {
+void FewPanels(const ProductFew& few, const Panel* panels,
+               const std::byte* next) {
   float sums[kPanels * kRows * kPanelColumns];
   const int step = 2 * LaneCount();
   for (int column = 0; column < kPanelColumns; column += step) {
     FewColumns<kType, kRows, kPanels>(panels[0], column, few.cols, few.x,
-                                      few.cols, sums + column);
+                                      few.cols, next, sums + column);
   }
   for (int p = 0; p < kPanels; ++p) {
     const std::int64_t first = panels[p].first_column;
@@ -168,12 +187,14 @@ void FewOfType(const ProductFew& few) {
   }
   if constexpr (IsPaired(kType) && kRows <= kFewRowsOfTwoPanels) {
     if (few.panel_count == 2) {
-      FewPanels<kType, kRows, 2>(few, few.panels);
+      FewPanels<kType, kRows, 2>(few, few.panels, few.next);
       return;
     }
   }
   for (int p = 0; p < few.panel_count; ++p) {
-    FewPanels<kType, kRows, 1>(few, few.panels + p);
+    const bool last = p + 1 == few.panel_count;
+    FewPanels<kType, kRows, 1>(few, few.panels + p,
+                               last ? few.next : few.panels[p + 1].data);
   }
 }
 

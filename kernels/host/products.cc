@@ -22,6 +22,10 @@ constexpr std::size_t kWidenedFloats = kWidenedK * kPanelColumns;
 constexpr std::size_t kThreadFloats =
     kWidenedFloats + kBlockRows * kPanelColumns;
 
+// Pairs of panels for each thread from which on a thread's share ends between
+// pairs.
+constexpr int kFewPairs = 4;
+
 int RoundUp(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -64,15 +68,32 @@ void HostProducts::MatMul(const PackedMatrix& w, const float* x, int rows,
 
 void HostProducts::FewRows(const PackedMatrix& w, const float* x, int rows,
                            const float* bias, float* y) {
-  // Two panels together, but an odd number of pairs does not keep one thread
-  // waiting for a pair of another's: shares may end inside one.
-  pool_.ForRuns(2 * w.pairs(), 2, [&](int begin, int end, int) {
-    const PackedMatrix::Pair pair = w.pair(begin / 2);
-    const int first = begin % 2;
-    const int count = std::min(first + end - begin, pair.count) - first;
-    if (count <= 0) return;  // of a panel that is alone in its pair
-    kernels_.few(
-        {pair.panels + first, count, w.cols(), x, rows, bias, y, w.rows()});
+  const PackedMatrix* const matrix = &w;
+  // Two panels together, but where a thread has few pairs an odd one does not
+  // keep it waiting: shares may end inside a pair.
+  if (w.pairs() < kFewPairs * pool_.threads() ||
+      w.pairs() > ThreadPool::kMostShared) {
+    pool_.ForRuns(2 * w.pairs(), 2, [=, this](int begin, int end, int) {
+      const PackedMatrix::Pair pair = matrix->pair(begin / 2);
+      const int first = begin % 2;
+      const int count = std::min(first + end - begin, pair.count) - first;
+      if (count <= 0) return;  // of a panel that is alone in its pair
+      kernels_.few({pair.panels + first, count, matrix->cols(), x, rows, bias,
+                    y, matrix->rows(), matrix->PairData(begin / 2 + 1)});
+    });
+    return;
+  }
+  pool_.For(w.pairs(), [=, this](int index, int thread) {
+    const PackedMatrix::Pair pair = matrix->pair(index);
+    const ThreadPool::Range share = pool_.ShareOf(matrix->pairs(), thread);
+    if (index == share.begin && thread != 0) {
+      FetchLines(x, rows * matrix->cols() * sizeof(float));
+    }
+    const std::byte* next = nullptr;
+    if (index + 1 == share.end) next = matrix->ShareAfter(thread, pool_);
+    if (next == nullptr) next = matrix->PairData(index + 1);
+    kernels_.few({pair.panels, pair.count, matrix->cols(), x, rows, bias, y,
+                  matrix->rows(), next});
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <cstring>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -10,25 +11,48 @@
 namespace holdfast::kernels {
 namespace {
 
-// Of Share::range: the number of the loop in the upper half, the next index,
-// the end.
-constexpr int kMostIndices = 0xffff;
+// Of Share::range, from the lowest bit: the end, the next index, indices in a
+// run, the number of the loop.
 constexpr int kNextShift = 16;
-constexpr int kLoopShift = 32;
+constexpr int kRunShift = 32;
+constexpr int kMostRun = 0xff;
+constexpr int kLoopShift = 40;
+constexpr std::uint32_t kLoopMask = 0xffffff;
 
+std::uint64_t MakeRange(std::uint32_t loop, int run, int next, int end) {
+  return std::uint64_t{loop} << kLoopShift |
+         static_cast<std::uint64_t>(run) << kRunShift |
+         static_cast<std::uint64_t>(next) << kNextShift |
+         static_cast<std::uint64_t>(end);
+}
 std::uint32_t LoopOf(std::uint64_t range) {
   return static_cast<std::uint32_t>(range >> kLoopShift);
 }
+int RunOf(std::uint64_t range) {
+  return static_cast<int>(range >> kRunShift & kMostRun);
+}
 int NextOf(std::uint64_t range) {
-  return static_cast<int>(range >> kNextShift & kMostIndices);
+  return static_cast<int>(range >> kNextShift & ThreadPool::kMostShared);
 }
 int EndOf(std::uint64_t range) {
-  return static_cast<int>(range & kMostIndices);
+  return static_cast<int>(range & ThreadPool::kMostShared);
+}
+// Where the run that holds index `begin` ends.
+int RunEnd(int begin, int run, int end) {
+  return std::min(end, begin + run - begin % run);
 }
 
 // Pauses before a thread sleeps. Between the products of a forward pass there
 // are a few microseconds; a pause is tens of nanoseconds.
 constexpr int kSpins = 2000;
+
+// Pauses before a thread that is done looks at what others have left: about a
+// microsecond. Shares end at nearly the same time, and a look takes the line of
+// its share away from a thread that is at work.
+constexpr int kPatience = 40;
+
+// Fetched by a waiting thread between two looks at what it waits for.
+constexpr std::ptrdiff_t kIdleBytes = 256;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -67,7 +91,7 @@ DefinedFloatMode::~DefinedFloatMode() {
 }
 #endif
 
-ThreadPool::ThreadPool(int threads) : shares_(threads) {
+ThreadPool::ThreadPool(int threads) : shares_(threads), idle_(threads) {
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { WorkerMain(thread); });
   }
@@ -80,66 +104,92 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::Run(int count, int run, Task task, const void* body) {
+void ThreadPool::Run(int count, int run, const Job& job) {
   if (workers_.empty() || count <= 1) {
     for (int begin = 0; begin < count; begin += run) {
-      task(body, begin, std::min(begin + run, count), 0);
+      job.task(job.closure, begin, std::min(begin + run, count), 0);
     }
     return;
   }
-  const std::int64_t most = std::int64_t{kMostIndices} * threads();
-  for (std::int64_t first = 0; first < count; first += most) {
-    RunPart(static_cast<int>(first),
-            static_cast<int>(std::min<std::int64_t>(most, count - first)), run,
-            task, body);
+  run = std::min(run, kMostRun);
+  if (count <= kMostShared) {
+    RunShared(count, run, job);
+    return;
+  }
+  // Parts of whole runs.
+  const int most = kMostShared / run * run;
+  for (int first = 0; first < count; first += most) {
+    const auto part = [first, &job](int begin, int end, int thread) {
+      job.task(job.closure, first + begin, first + end, thread);
+    };
+    using Part = decltype(part);
+    static_assert(kCopied<Part>);
+    RunShared(std::min(most, count - first), run,
+              {&InvokeRun<Part>, &part, sizeof(part)});
   }
 }
 
-void ThreadPool::RunPart(int first, int count, int run, Task task,
-                         const void* body) {
+void ThreadPool::RunShared(int count, int run, const Job& job) {
   unfinished_.store(count, std::memory_order_relaxed);
-  ++loop_;
-  // The caller starts last, with the last indices, and at once: where shares
-  // differ its own is the larger.
-  const std::int64_t threads = this->threads();
-  for (std::int64_t i = 0; i < threads; ++i) {
-    const auto begin = static_cast<int>(count * i / threads);
-    const auto end = static_cast<int>(count * (i + 1) / threads);
-    Share& share = shares_[threads - 1 - i];
-    share.first.store(first + begin, std::memory_order_relaxed);
-    share.run.store(run, std::memory_order_relaxed);
-    share.task = task;
-    share.body = body;
-    share.range.store(std::uint64_t{loop_} << kLoopShift |
-                          static_cast<std::uint64_t>(end - begin),
+  loop_ = (loop_ + 1) & kLoopMask;
+  // The caller's own first run is not put up to be taken: taking it would wait
+  // until the others' shares are written.
+  const Range own = ShareOf(count, 0);
+  const int first_end = RunEnd(own.begin, run, own.end);
+  for (int thread = threads() - 1; thread >= 0; --thread) {
+    const Range range =
+        thread == 0 ? Range{first_end, own.end} : ShareOf(count, thread);
+    Share& share = shares_[thread];
+    share.task = job.task;
+    std::memcpy(share.closure, job.closure, job.closure_bytes);
+    share.range.store(MakeRange(loop_, run, range.begin, range.end),
                       std::memory_order_release);
   }
-  // Either this sees that a worker goes to sleep, or that one sees the loop.
-  if (asleep_.exchange(false)) {
-    wake_.fetch_add(1);
-    wake_.notify_all();
-  }
+  if (asleep_.load(std::memory_order_relaxed)) WakeSleepers();
 
-  TakeTasks(0);
+  job.task(job.closure, own.begin, first_end, 0);
+  FinishShare(shares_[0], 0, first_end - own.begin);
+  // Either this sees that a worker has gone to sleep meanwhile, or that one has
+  // seen the loop.
+  WakeSleepers();
 
   for (int spin = 0;; ++spin) {
     const int unfinished = unfinished_.load(std::memory_order_acquire);
     if (unfinished == 0) return;
+    if (spin == kPatience) FinishOthers(0);
     if (spin < kSpins) {
-      Pause();
+      Wait(0);
     } else {
       unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
 }
 
+void ThreadPool::Wait(int thread) {
+  Idle& idle = idle_[thread];
+  if (idle.fetch == idle.end) {
+    Pause();
+    return;
+  }
+  const std::byte* const end =
+      idle.fetch + std::min<std::ptrdiff_t>(idle.end - idle.fetch, kIdleBytes);
+  for (; idle.fetch < end; idle.fetch += kLineBytes) {
+    __builtin_prefetch(idle.fetch, 0, 2);
+  }
+  idle.fetch = end;
+}
+
+void ThreadPool::WakeSleepers() {
+  if (!asleep_.exchange(false)) return;
+  wake_.fetch_add(1);
+  wake_.notify_all();
+}
+
 bool ThreadPool::TakeIndices(Share& share, int& begin, int& end) {
   std::uint64_t seen = share.range.load(std::memory_order_acquire);
   while (NextOf(seen) < EndOf(seen)) {
-    const int first = share.first.load(std::memory_order_relaxed);
-    const int run = share.run.load(std::memory_order_relaxed);
     begin = NextOf(seen);
-    end = std::min(EndOf(seen), begin + run - (first + begin) % run);
+    end = RunEnd(begin, RunOf(seen), EndOf(seen));
     const std::uint64_t next =
         seen + (static_cast<std::uint64_t>(end - begin) << kNextShift);
     if (share.range.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
@@ -150,22 +200,21 @@ bool ThreadPool::TakeIndices(Share& share, int& begin, int& end) {
   return false;
 }
 
-void ThreadPool::TakeTasks(int thread) {
-  const int threads = this->threads();
-  for (int i = 0; i < threads; ++i) {
-    Share& share = shares_[(thread + i) % threads];
-    int done = 0;
-    int begin, end;
-    while (TakeIndices(share, begin, end)) {
-      const int first = share.first.load(std::memory_order_relaxed);
-      share.task(share.body, first + begin, first + end, thread);
-      done += end - begin;
-    }
-    // Told at once, not after a look at the others' shares.
-    if (done > 0 &&
-        unfinished_.fetch_sub(done, std::memory_order_acq_rel) == done) {
-      unfinished_.notify_all();
-    }
+void ThreadPool::FinishShare(Share& share, int thread, int done) {
+  int begin, end;
+  while (TakeIndices(share, begin, end)) {
+    share.task(share.closure, begin, end, thread);
+    done += end - begin;
+  }
+  if (done > 0 &&
+      unfinished_.fetch_sub(done, std::memory_order_acq_rel) == done) {
+    unfinished_.notify_all();
+  }
+}
+
+void ThreadPool::FinishOthers(int thread) {
+  for (int i = 1; i < threads(); ++i) {
+    FinishShare(shares_[(thread + i) % threads()], thread, 0);
   }
 }
 
@@ -173,23 +222,32 @@ void ThreadPool::WorkerMain(int thread) {
   const DefinedFloatMode float_mode;
   while (!stopping_.load()) {
     const std::uint32_t seen = LoopOf(shares_[thread].range.load());
-    TakeTasks(thread);
+    FinishShare(shares_[thread], thread, 0);
+    if (SeesLoop(thread, seen, kPatience)) continue;
+    FinishOthers(thread);
     WaitForLoop(thread, seen);
   }
+}
+
+// Waits a little for a loop after `seen`, or the pool's end.
+bool ThreadPool::SeesLoop(int thread, std::uint32_t seen, int spins) {
+  for (int spin = 0; spin < spins; ++spin) {
+    if (LoopOf(shares_[thread].range.load()) != seen || stopping_.load()) {
+      return true;
+    }
+    Wait(thread);
+  }
+  return false;
 }
 
 // Returns when a loop after `seen` has started, or the pool stops; at times
 // without a reason.
 void ThreadPool::WaitForLoop(int thread, std::uint32_t seen) {
-  const std::atomic<std::uint64_t>& range = shares_[thread].range;
-  const auto waits = [&] { return LoopOf(range.load()) == seen; };
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (!waits() || stopping_.load()) return;
-    Pause();
-  }
+  if (SeesLoop(thread, seen, kSpins)) return;
   asleep_.exchange(true);
   const std::uint32_t wake = wake_.load();
-  if (waits() && !stopping_.load()) wake_.wait(wake);
+  const bool waits = LoopOf(shares_[thread].range.load()) == seen;
+  if (waits && !stopping_.load()) wake_.wait(wake);
 }
 
 }  // namespace holdfast::kernels

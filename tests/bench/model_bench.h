@@ -23,6 +23,7 @@ struct OperationTime {
   std::string name;
   long calls = 0;
   double seconds = 0;
+  double bytes = 0;  // of weights, keys and values, read once in each call
 };
 
 struct ModelSpeed {

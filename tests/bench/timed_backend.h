@@ -18,6 +18,8 @@ class TimedBackend final : public kernels::Backend {
   struct Operation {
     long calls = 0;
     double seconds = 0;
+    // Of weights, and of keys and values, each read once in a call.
+    double bytes = 0;
   };
 
   explicit TimedBackend(kernels::Backend* backend) : backend_(*backend) {}
@@ -81,7 +83,7 @@ class TimedBackend final : public kernels::Backend {
 
  private:
   template <typename Call>
-  void Time(const std::string& name, const Call& call);
+  void Time(const std::string& name, std::size_t bytes, const Call& call);
 
   kernels::Backend& backend_;
   std::map<std::string, Operation> operations_;
