@@ -49,6 +49,18 @@ void AddSampling(const SamplingParams& sampling, KeyHash& hash) {
   }
 }
 
+void AddThinking(const std::optional<ThinkingLimit>& thinking, KeyHash& hash) {
+  hash.Number(thinking ? 1 : 0);
+  if (!thinking) return;
+  hash.Number(thinking->tokens);
+  hash.Number(thinking->open ? 1 : 0);
+  hash.Text(thinking->open_tag);
+  hash.Text(thinking->close_tag);
+  hash.Number(thinking->open_id);
+  hash.Number(thinking->close_id);
+  hash.Numbers(thinking->words);
+}
+
 }  // namespace
 
 std::uint64_t Response::bytes() const {
@@ -76,6 +88,7 @@ std::optional<Sha256Digest> ResponseCache::KeyOf(const Request& request) const {
   hash.Number(request.stop_strings.size());
   for (const std::string& stop : request.stop_strings) hash.Text(stop);
   hash.Number(request.ignore_eos ? 1 : 0);
+  AddThinking(request.thinking, hash);
   hash.Number(request.top_logprobs ? *request.top_logprobs + 1 : 0);
   return hash.sha().Finish();
 }

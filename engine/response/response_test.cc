@@ -29,6 +29,13 @@ Request Greedy() {
   return request;
 }
 
+ThinkingLimit Thinking(int tokens) {
+  return {.tokens = tokens,
+          .open_tag = "<think>",
+          .close_tag = "</think>",
+          .words = {7, 8}};
+}
+
 Response Answer(int tokens) {
   Response response;
   for (int i = 0; i < tokens; ++i)
@@ -61,6 +68,16 @@ TEST(ResponseCacheTest, EveryPartOfTheRequestIsInTheKey) {
       },
       [](Request& r) { r.ignore_eos = true; },
       [](Request& r) { r.top_logprobs = 0; },
+      [](Request& r) { r.thinking = Thinking(0); },
+      [](Request& r) { r.thinking = Thinking(1); },
+      [](Request& r) {
+        r.thinking = Thinking(1);
+        r.thinking->open = true;
+      },
+      [](Request& r) {
+        r.thinking = Thinking(1);
+        r.thinking->words = {8};
+      },
       [](Request& r) { r.top_logprobs = 1; },
       [](Request& r) { r.sampling.top_k = 1; },
       [](Request& r) { r.sampling.top_p = 0.5; },

@@ -47,6 +47,18 @@ std::optional<Refusal> CheckParameters(const Request& request, int vocab_size) {
                       stop.size(), kMaxStopStringBytes));
     }
   }
+  if (request.thinking) {
+    const ThinkingLimit& thinking = *request.thinking;
+    if (thinking.tokens < 0 || thinking.open_tag.empty() ||
+        thinking.close_tag.empty() || thinking.words.empty() ||
+        thinking.words.size() > kMaxThinkingWords) {
+      return Invalid("thinking_budget: tags or words are missing");
+    }
+    if (auto refusal =
+            CheckIds("thinking_budget", thinking.words, vocab_size)) {
+      return refusal;
+    }
+  }
   if (const auto status = request.sampling.Validate(vocab_size); !status.ok()) {
     return Invalid(std::string(status.message()));
   }

@@ -11,6 +11,7 @@ namespace holdfast::engine {
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr std::size_t kMaxThinkingWords = 256;
 
 struct AdmissionLimits {
   int vocab_size = 0;

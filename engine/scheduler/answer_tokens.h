@@ -6,9 +6,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/output/stop_matcher.h"
+#include "engine/output/thinking_budget.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/request.h"
 
@@ -21,7 +23,8 @@ class AnswerTokens {
       : state_(state),
         request_(request),
         sink_(sink),
-        stops_(request.stop_strings) {}
+        stops_(request.stop_strings),
+        budget_(request.thinking) {}
 
   // Takes a token from the logits behind the last one and sends it. False when
   // none follows, with the reason in `result`: the last token of an answer is
@@ -33,11 +36,19 @@ class AnswerTokens {
 
  private:
   bool AtLimit(Result& result) const;
+  OutputToken Choose(std::span<const float> logits);
+  // A tag's token is its tag.
+  std::string_view ThinkingText(std::int32_t id) const;
+  // Of forced ids: those that the budget's words stand for.
+  void SkipForcedThinking();
 
   EngineState& state_;
   const Request& request_;
   EventSink& sink_;
   StopMatcher stops_;
+  ThinkingBudget budget_;
+  bool closing_ = false;    // the budget's words have begun
+  std::size_t forced_ = 0;  // of the forced ids, taken or skipped
   std::vector<std::int32_t> ids_;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/output/thinking_budget.h"
 #include "engine/resume/plan.h"
 #include "engine/sampling/logprobs.h"
 #include "engine/sampling/sampler.h"
@@ -42,6 +43,7 @@ struct Request {
   int max_tokens = 0;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;
+  std::optional<ThinkingLimit> thinking;
   std::optional<int> top_logprobs;
   std::optional<std::vector<std::int32_t>> forced;  // debug engines only
   bool digest = false;                              // debug engines only
@@ -80,6 +82,7 @@ SourceRows CachedBySource(const CacheReport& cache);
 
 struct OutputToken {
   std::int32_t id = 0;
+  bool hidden = false;  // the thinking budget's word, not the model's
   std::optional<Logprobs> logprobs;
 };
 

@@ -229,6 +229,67 @@ TEST_F(RequestRunTest, ForcedIdsReplaceTheSampledOnes) {
   EXPECT_EQ(cut.result.reason, FinishReason::kLength);
 }
 
+// "<t>" and "</t>", closed with "x</t>".
+ThinkingLimit SomeThinking(int tokens) {
+  return {.tokens = tokens,
+          .open = true,
+          .open_tag = "<t>",
+          .close_tag = "</t>",
+          .words = {'x', '<', '/', 't', '>'}};
+}
+
+TEST_F(RequestRunTest, ThinkingIsClosedAtItsBudget) {
+  Request request = MakeRequest(SomeIds(20, 1), 12);
+  request.thinking = SomeThinking(3);
+  const Answer answer = engine_.Run(request);
+  ASSERT_EQ(answer.ids.size(), 12u);
+  EXPECT_EQ((std::vector(answer.ids.begin() + 3, answer.ids.begin() + 8)),
+            request.thinking->words);
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(answer.tokens[i].hidden, i >= 3 && i < 8) << i;
+  }
+  // The state is that of the same tokens from anywhere.
+  Request cold = MakeRequest(SomeIds(20, 1), 12);
+  cold.forced = answer.ids;
+  const Answer same = engine_.Cold(cold);
+  EXPECT_EQ(same.result.digests->end, answer.result.digests->end);
+  // What the model says behind the words is what it says behind them anywhere.
+  Request prompt = MakeRequest(
+      Joined(SomeIds(20, 1), {answer.ids.begin(), answer.ids.begin() + 8}), 4);
+  EXPECT_EQ(engine_.Cold(prompt).ids,
+            (std::vector(answer.ids.begin() + 8, answer.ids.end())));
+}
+
+TEST_F(RequestRunTest, TheBudgetsWordsStandForForcedThinking) {
+  Request request = MakeRequest(SomeIds(20, 1), 50);
+  request.forced =
+      std::vector<std::int32_t>{'a', 'b', 'c', '<', '/', 't', '>', 'y', 'z'};
+  for (const int tokens : {0, 2}) {
+    request.thinking = SomeThinking(tokens);
+    const Answer answer = engine_.Run(request);
+    std::vector<std::int32_t> expected(request.forced->begin(),
+                                       request.forced->begin() + tokens);
+    expected = Joined(expected, {'x', '<', '/', 't', '>', 'y', 'z'});
+    EXPECT_EQ(answer.ids, expected);
+    EXPECT_EQ(answer.result.reason, FinishReason::kStop);
+  }
+  request.thinking = SomeThinking(9);  // ends before
+  EXPECT_EQ(engine_.Run(request).ids, *request.forced);
+}
+
+TEST_F(RequestRunTest, StopStringsAreNotLookedForInTheBudgetsWords) {
+  Request request = MakeRequest(SomeIds(20, 1), 50);
+  request.forced = std::vector<std::int32_t>{'a', 'b', 'x', 'z'};
+  request.thinking = SomeThinking(1);
+  request.thinking->words = {'z', '<', '/', 't', '>'};
+  request.stop_strings = {"z"};
+  // The forced thinking does not end: nothing is left behind the words.
+  const Answer answer = engine_.Run(request);
+  EXPECT_EQ(answer.ids,
+            (std::vector<std::int32_t>{'a', 'z', '<', '/', 't', '>'}));
+  EXPECT_EQ(answer.result.reason, FinishReason::kStop);
+}
+
 TEST_F(RequestRunTest, TheContextEndsAnAnswer) {
   const int context = engine_.state().options.max_context;
   const Answer answer = engine_.Run(MakeRequest(SomeIds(context - 3, 1), 1000));

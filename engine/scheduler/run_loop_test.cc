@@ -121,6 +121,36 @@ TEST_P(RunLoopTest, TheYoungestYieldsAndNobodysAnswerChanges) {
   }
 }
 
+// Where its thinking is closed and what has come of the words that close it is
+// not forgotten either.
+TEST_P(RunLoopTest, AThinkingBudgetOutlivesAPreemption) {
+  const auto engine = Make(12, 2);
+  const Submitted old = engine->Submit(MakeRequest(SomeIds(1000, 1), 1200));
+  engine->RunUntil([&] { return old.sink->ids.size() == 2; });
+  Request request = MakeRequest(SomeIds(1500, 2), 600);
+  request.thinking = ThinkingLimit{.tokens = 100,
+                                   .open = true,
+                                   .open_tag = "<t>",
+                                   .close_tag = "</t>",
+                                   .words = SomeIds(200, 3)};
+  const Submitted young = engine->Submit(request);
+  std::size_t preempted_at = 0;
+  engine->RunUntil([&] {
+    if (preempted_at == 0 && engine->loop().counts().preemptions > 0) {
+      preempted_at = young.sink->ids.size();
+    }
+    return engine->idle();
+  });
+  EXPECT_GT(preempted_at, 100u);  // among the words
+  EXPECT_LT(preempted_at, 300u);
+  for (int i = 0; i < 600; ++i) {
+    EXPECT_EQ(young.sink->tokens[i].hidden, i >= 100 && i < 300) << i;
+  }
+  ExpectOneStream(young);
+  ExpectSame(young.answer(), Alone(young.job->request));
+  engine->Check();
+}
+
 TEST_P(RunLoopTest, WhatWasPreemptedGoesOnInItsOwnBlocks) {
   const auto engine = Make(12, 2);
   const Submitted old = engine->Submit(MakeRequest(SomeIds(1000, 1), 1200));

@@ -246,6 +246,13 @@ TEST_F(AdmissionTest, BadParametersAreNamed) {
   expect("stop string", [](Request& r) { r.stop_strings = {""}; });
   expect("stop_strings", [](Request& r) { r.stop_strings.resize(17, "x"); });
   expect("temperature", [](Request& r) { r.sampling.temperature = -1; });
+  good_.thinking = ThinkingLimit{
+      .open_tag = "<think>", .close_tag = "</think>", .words = {1}};
+  EXPECT_FALSE(Check(good_));
+  expect("thinking_budget", [](Request& r) { r.thinking->words.clear(); });
+  expect("thinking_budget", [](Request& r) { r.thinking->close_tag = ""; });
+  expect("thinking_budget holds id 100",
+         [](Request& r) { r.thinking->words = {100}; });
 }
 
 TEST_F(AdmissionTest, ScratchIsWhatFreeBlocksDoNotHold) {

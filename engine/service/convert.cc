@@ -42,6 +42,16 @@ SamplingParams FromProto(const v1::SamplingParams& proto) {
   return params;
 }
 
+ThinkingLimit FromProto(const v1::ThinkingBudget& proto) {
+  return {.tokens = ToInt(proto.tokens()),
+          .open = proto.open(),
+          .open_tag = proto.open_tag(),
+          .close_tag = proto.close_tag(),
+          .open_id = proto.has_open_id() ? ToInt(proto.open_id()) : -1,
+          .close_id = proto.has_close_id() ? ToInt(proto.close_id()) : -1,
+          .words = Ids(proto.words())};
+}
+
 absl::StatusOr<CacheMode> FromProto(v1::CacheMode mode) {
   switch (mode) {
     case v1::CACHE_MODE_DEFAULT:
@@ -179,6 +189,9 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   }
   if (proto.force()) request.forced = Ids(proto.forced_ids());
   request.digest = proto.digest();
+  if (proto.has_thinking_budget()) {
+    request.thinking = FromProto(proto.thinking_budget());
+  }
   return request;
 }
 
@@ -202,6 +215,7 @@ void ToProto(const CacheReport& cache, v1::CacheReport* proto) {
 
 void ToProto(const OutputToken& token, v1::OutputToken* proto) {
   proto->set_id(token.id);
+  proto->set_hidden(token.hidden);
   if (!token.logprobs) return;
   proto->set_logprob(token.logprobs->chosen);
   for (const TokenLogprob& top : token.logprobs->top) {

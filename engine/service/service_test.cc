@@ -182,6 +182,31 @@ TEST_F(ServiceTest, StreamsProgressStartTokensEnd) {
   EXPECT_EQ(warm.digests().resumed().size(), 32u);
 }
 
+TEST_F(ServiceTest, TheWordsOfAThinkingBudgetAreHidden) {
+  Serve();
+  v1::GenerateRequest request = MakeRequest(SomeIds(20, 1), 6);
+  v1::ThinkingBudget& budget = *request.mutable_thinking_budget();
+  budget.set_tokens(2);
+  budget.set_open(true);
+  budget.set_open_tag("<think>");
+  budget.set_close_tag("</think>");
+  budget.set_close_id(257);
+  budget.add_words('x');
+  budget.add_words(257);
+  std::vector<bool> hidden;
+  const auto events = Generate(request);
+  for (const v1::GenerateEvent& event : events) {
+    for (const auto& token : event.tokens().tokens()) {
+      hidden.push_back(token.hidden());
+    }
+  }
+  EXPECT_EQ(hidden, (std::vector{false, false, true, true, false, false}));
+  EXPECT_EQ(Ids(events)[2], 'x');
+  EXPECT_EQ(Ids(events)[3], 257u);
+  budget.clear_words();
+  EXPECT_EQ(Generate(request).back().refused().reason(), v1::Refused::INVALID);
+}
+
 TEST_F(ServiceTest, RefusalsAreEvents) {
   Serve(/*debug=*/false);
   const auto refused = [&](const v1::GenerateRequest& request) {

@@ -169,9 +169,16 @@ class Printing {
   bool Opens(const std::string& text, const align::Record& record,
              const align::Turn& turn) const {
     const std::size_t end = std::max(turn.opening_end, turn.reasoning_end);
-    const std::string opening = parts_.tokenizer->Decode(
-        std::span(record.ids).subspan(turn.begin, end - turn.begin),
-        /*skip_special=*/false);
+    std::vector<std::uint32_t> ids;
+    for (std::size_t i = turn.begin; i < end; ++i) {
+      const bool hidden =
+          std::ranges::any_of(turn.hidden, [i](const align::HiddenSpan& span) {
+            return span.begin <= i && i < span.end;
+          });
+      if (!hidden) ids.push_back(record.ids[i]);
+    }
+    const std::string opening =
+        parts_.tokenizer->Decode(ids, /*skip_special=*/false);
     return WithoutSpace(text).starts_with(WithoutSpace(opening));
   }
 

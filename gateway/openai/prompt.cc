@@ -250,6 +250,20 @@ ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,
   return Finish(Encode(request, parts, text, options), "prompt", parts);
 }
 
+ApiOr<std::vector<std::uint32_t>> ThinkingEnd(std::int32_t budget,
+                                              const PromptParts& parts) {
+  if (!parts.format->reasoning) return std::vector<std::uint32_t>();
+  constexpr std::string_view kWords =
+      "\n\nI have thought for as long as I may and answer now.";
+  const std::string text =
+      fmt::format("{}{}{}", budget == 0 ? "" : kWords,
+                  parts.format->before_think_end, answer::kThinkEnd);
+  absl::StatusOr<std::vector<std::uint32_t>> ids =
+      parts.tokenizer->Encode(text, gateway::EncodeOptions{});
+  if (!ids.ok()) return FromStatus(ids.status(), "thinking_budget");
+  return *std::move(ids);
+}
+
 ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
                                             const BuiltPrompt& prompt,
                                             const PromptParts& parts) {

@@ -60,6 +60,13 @@ void ReplaceIds(std::vector<std::uint32_t> ids, const PromptParts& parts,
 ApiOr<BuiltPrompt> BuildPrompt(const CompletionRequest& request,
                                const PromptParts& parts);
 
+// The ids that close reasoning of `budget` tokens in the server's own words;
+// they end with the tag </think>, and are nothing but an empty block's end
+// where the budget allows no reasoning. Empty where the model's answers have
+// none.
+ApiOr<std::vector<std::uint32_t>> ThinkingEnd(std::int32_t budget,
+                                              const PromptParts& parts);
+
 // The ids of a forced answer, written as the model would: reasoning in a
 // <think> block, tool calls in the syntax of its template (JSON where that has
 // none), the end-of-turn token last ({"ids"} is taken as it is). 400 when the

@@ -97,6 +97,19 @@ void ParseThinking(Fields* fields, ChatRequest* request) {
   if (effort == "none") set("enable_thinking", false);
 }
 
+void ParseThinkingBudget(Fields* fields, ChatRequest* request) {
+  constexpr const char* kName = "thinking_budget";
+  const Json* budget = fields->Find(kName);
+  if (budget == nullptr) return;
+  if (budget->is_number_integer() && budget->get<std::int64_t>() == -1) {
+    request->thinking_budget = kNoThinkingBudget;
+    return;
+  }
+  std::optional<std::uint32_t> tokens;
+  fields->Uint(kName, 0, INT32_MAX, &tokens);
+  if (tokens) request->thinking_budget = static_cast<std::int32_t>(*tokens);
+}
+
 // One prompt: text, token ids, or an array that holds one of these.
 void ParsePrompt(Fields* fields, std::uint32_t vocab_size,
                  std::optional<ApiError>* error, CompletionRequest* request) {
@@ -143,6 +156,7 @@ ApiOr<ChatRequest> ParseChatRequest(const Json& body,
   ParseTemplateArguments(&fields, &request);
   ParseThinking(&fields, &request);
   fields.Bool("parallel_tool_calls", &request.parallel_tool_calls);
+  ParseThinkingBudget(&fields, &request);
   if (error) return *std::move(error);
   ApiOr<Json> messages = ParseMessages(body);
   if (!messages.ok()) return messages.error();
@@ -158,6 +172,10 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
   Fields fields(body, "", &error);
   fields.Uint("logprobs", 0, kMaxTopLogprobs, &request.top_logprobs);
   ParsePrompt(&fields, facts.vocab_size, &error, &request);
+  if (fields.Find("thinking_budget") != nullptr) {
+    fields.Fail("thinking_budget",
+                "reasoning is told from the rest in chats only");
+  }
   if (error) return *std::move(error);
   return request;
 }

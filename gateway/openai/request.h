@@ -66,6 +66,8 @@ struct CommonRequest {
   std::optional<Force> force;
 };
 
+inline constexpr std::int32_t kNoThinkingBudget = -1;
+
 struct ChatRequest : CommonRequest {
   // As templates get them: "role" is system, user, assistant or tool,
   // "content" is always a string; besides, where the client sent them: name,
@@ -75,6 +77,9 @@ struct ChatRequest : CommonRequest {
   Json tools;  // function tools, or null (none, or tool_choice "none")
   bool parallel_tool_calls = true;  // false: at most one
   Json template_kwargs = Json::object();
+  // Tokens of reasoning before it is closed, or kNoThinkingBudget; absent: the
+  // server's default.
+  std::optional<std::int32_t> thinking_budget;
 };
 
 struct CompletionRequest : CommonRequest {

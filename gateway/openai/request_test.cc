@@ -77,7 +77,7 @@ TEST(RequestTest, EveryFieldArrives) {
          "stop":["a","b"],"ignore_eos":true,"stream":true,
          "stream_options":{"include_usage":true,"other":1},
          "logprobs":true,"top_logprobs":20,"cache_salt":"s","session_id":"id",
-         "chat_template_kwargs":{"k":[1]},
+         "chat_template_kwargs":{"k":[1]},"thinking_budget":9,
          "holdfast":{"cache":"read_only","digest":true,"force":"say"})",
       true);
   EXPECT_EQ(request.sampling.temperature, 0.5F);
@@ -97,6 +97,7 @@ TEST(RequestTest, EveryFieldArrives) {
   EXPECT_EQ(request.cache_salt, "s");
   EXPECT_EQ(request.session_id, "id");
   EXPECT_EQ(request.template_kwargs.dump(), R"({"k":[1]})");
+  EXPECT_EQ(request.thinking_budget, 9);
   EXPECT_EQ(request.cache_mode, CacheMode::kReadOnly);
   EXPECT_TRUE(request.digest);
   ASSERT_TRUE(request.force.has_value());
@@ -109,7 +110,9 @@ TEST(RequestTest, NullIsAbsent) {
          "max_tokens":null,"stream":null,"stream_options":null,"n":null,
          "logit_bias":null,"tools":null,"tool_choice":null,"logprobs":null,
          "top_logprobs":null,"response_format":null,"holdfast":null,
-         "chat_template_kwargs":null,"session_id":null,"cache_salt":null)");
+         "chat_template_kwargs":null,"session_id":null,"cache_salt":null,
+         "thinking_budget":null)");
+  EXPECT_EQ(request.thinking_budget, std::nullopt);
   EXPECT_EQ(request.sampling.temperature, 1);
   EXPECT_EQ(request.max_tokens, std::nullopt);
 }
@@ -164,6 +167,9 @@ TEST(RequestTest, RangesAreChecked) {
   ExpectRefused(R"("top_k":-2)", "top_k");
   ExpectRefused(R"("top_k":1.5)", "top_k");
   ExpectRefused(R"("top_k":4294967296)", "top_k");
+  ExpectRefused(R"("thinking_budget":-2)", "thinking_budget");
+  ExpectRefused(R"("thinking_budget":2147483648)", "thinking_budget");
+  ExpectRefused(R"("thinking_budget":"low")", "thinking_budget");
   ExpectRefused(R"("repetition_penalty":0)", "repetition_penalty");
   ExpectRefused(R"("presence_penalty":2.5)", "presence_penalty");
   ExpectRefused(R"("frequency_penalty":-2.5)", "frequency_penalty");
@@ -196,6 +202,9 @@ TEST(RequestTest, EdgesOfRangesPass) {
   EXPECT_GT(GoodChat(R"("top_p":1e-60)").sampling.top_p, 0);
   EXPECT_EQ(GoodChat(R"("top_k":-1)").sampling.top_k, 0);
   EXPECT_EQ(GoodChat(R"("seed":-1)").sampling.seed, std::nullopt);
+  EXPECT_EQ(GoodChat(R"("thinking_budget":-1)").thinking_budget,
+            kNoThinkingBudget);
+  EXPECT_EQ(GoodChat(R"("thinking_budget":0)").thinking_budget, 0);
   EXPECT_EQ(GoodChat(R"("max_tokens":16.0)").max_tokens, 16);
   EXPECT_EQ(GoodChat(R"("max_tokens":5,"max_completion_tokens":6)").max_tokens,
             6);

@@ -43,7 +43,6 @@ constexpr Unsupported kUnsupported[] = {
     {"bad_words", "[]", "words cannot be forbidden"},
     {"use_beam_search", "false", "beam search is not offered"},
     {"length_penalty", "1", "beam search is not offered"},
-    {"thinking_budget", "", "reasoning has no budget"},
 };
 
 // Split by hand: no neutral value has a space in itself.

@@ -24,13 +24,14 @@ AnswerText::Part AnswerText::Add(const v1::Tokens& tokens) {
     ids_.push_back(token.id());
     const bool in_reasoning = parser_.in_reasoning();
     if (in_reasoning) ++reasoning_tokens_;
-    if (tokenizer_.IsEos(token.id()) && !ignore_eos_) {
-      Note(token.id(), "");
+    if (tokenizer_.IsEos(token.id()) && !ignore_eos_ && !token.hidden()) {
+      Note(token, "");
       continue;
     }
-    if (want_logprobs_) waiting_.push_back(Logprobs(token));
-    const std::string whole = TextOf(token.id());
-    Note(token.id(), whole);
+    if (want_logprobs_ && !token.hidden()) {
+      waiting_.push_back(Logprobs(token));
+    }
+    const std::string whole = token.hidden() ? HiddenWord(token) : Word(token);
     const std::string text = filter_.Push(whole);
     if (text.empty()) continue;
     std::move(waiting_.begin(), waiting_.end(), std::back_inserter(in_text_));
@@ -64,19 +65,41 @@ bool AnswerText::HasText(std::uint32_t id) const {
          parser_.ReadsTag(tokenizer_.TokenBytes(id));
 }
 
-std::string AnswerText::TextOf(std::uint32_t id) {
-  if (!tokenizer_.IsSpecial(id) || !HasText(id)) return decoder_.Append(id);
-  std::string text = decoder_.Flush();
-  text += tokenizer_.TokenBytes(id);
+std::string AnswerText::Word(const v1::OutputToken& token) {
+  const std::uint32_t id = token.id();
+  std::string text;
+  if (!tokenizer_.IsSpecial(id) || !HasText(id)) {
+    text = decoder_.Append(id);
+  } else {
+    text = decoder_.Flush();
+    text += tokenizer_.TokenBytes(id);
+  }
+  Note(token, text);
   return text;
 }
 
-void AnswerText::Note(std::uint32_t id, std::string_view text) {
+// What the model's last character lacks will not come any more: what there is
+// of it is that token's text, not the hidden one's.
+std::string AnswerText::HiddenWord(const v1::OutputToken& token) {
+  std::string text = decoder_.Flush();
+  sent_.MoreText(text.size());
+  hidden_words_ += tokenizer_.TokenBytes(token.id());
+  const std::string_view tag = hidden_words_.ends_with(answer::kThinkEnd)
+                                   ? answer::kThinkEnd
+                                   : std::string_view();
+  Note(token, tag);
+  text += tag;
+  return text;
+}
+
+void AnswerText::Note(const v1::OutputToken& token, std::string_view text) {
+  const std::uint32_t id = token.id();
   const bool blank = !text.empty() && text.find_first_not_of(" \t\r\n") ==
                                           std::string_view::npos;
   std::optional<align::HiddenKind> hidden;
   const bool ends = tokenizer_.IsEos(id) && !ignore_eos_;
   if (ends || !HasText(id)) hidden = align::HiddenKind::kEndOfTurn;
+  if (token.hidden()) hidden = align::HiddenKind::kThinkingBudget;
   sent_.Token(text.size(), blank, hidden);
 }
 

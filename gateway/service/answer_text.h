@@ -48,10 +48,13 @@ class AnswerText {
 
  private:
   openai::TokenLogprobs Logprobs(const v1::OutputToken& token) const;
-  std::string TextOf(std::uint32_t id);
+  // The text that a token gives, noted.
+  std::string Word(const v1::OutputToken& token);
+  // Of the thinking budget's words: nothing but the tag that they complete.
+  std::string HiddenWord(const v1::OutputToken& token);
   // Its text belongs to the answer.
   bool HasText(std::uint32_t id) const;
-  void Note(std::uint32_t id, std::string_view text);
+  void Note(const v1::OutputToken& token, std::string_view text);
   void Parsed(std::vector<answer::Piece> pieces, Part* part);
 
   const Tokenizer& tokenizer_;
@@ -61,6 +64,7 @@ class AnswerText {
   openai::StopFilter filter_;
   answer::AnswerParser parser_;
   answer::SentForm sent_;
+  std::string hidden_words_;  // so far
   std::vector<std::uint32_t> ids_;
   std::uint32_t reasoning_tokens_ = 0;
   bool has_calls_ = false;

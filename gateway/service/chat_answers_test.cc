@@ -289,5 +289,106 @@ TEST_F(ChatAnswersTest, LogprobsOfAllTokens) {
   EXPECT_EQ(entries, text.size());
 }
 
+// What an engine says whose thinking budget closes it behind `thought`.
+void SayClosed(FakeEngine* engine, const std::string& thought,
+               const std::string& rest) {
+  engine->SetGenerator([=](const auto& request, auto&, auto& writer) {
+    const auto prompt = static_cast<std::uint32_t>(request.prompt_ids_size());
+    writer.Write(Tokens(Bytes(thought)));
+    for (const std::uint32_t id : request.thinking_budget().words()) {
+      v1::GenerateEvent word;
+      v1::OutputToken* token = word.mutable_tokens()->add_tokens();
+      token->set_id(id);
+      token->set_hidden(true);
+      writer.Write(word);
+    }
+    writer.Write(Tokens(Bytes(rest)));
+    writer.Write(Finished(v1::Finished::LENGTH, 0, prompt, 99));
+    return grpc::Status::OK;
+  });
+}
+
+TEST_F(ChatAnswersTest, TheThinkingBudgetsWordsAreHidden) {
+  Serve(templates::testing::kXmlCalls);
+  constexpr std::uint32_t kThinkEndId = 260;
+  SayClosed(engine_.get(), "Hm.\n", "\n\nYes.");
+  const json body = Chat({{"thinking_budget", 4}, {"session_id", "s"}});
+  const json message = Choice(body).at("message");
+  EXPECT_EQ(message.at("reasoning_content"), "Hm.");
+  EXPECT_EQ(message.at("content"), "Yes.");
+  const json streamed = StreamedChoice(body).at("message");
+  EXPECT_EQ(streamed.at("reasoning_content"), "Hm.");
+  EXPECT_EQ(streamed.at("content"), "Yes.");
+  const v1::ThinkingBudget asked = engine_->last_request().thinking_budget();
+  EXPECT_EQ(asked.tokens(), 4u);
+  EXPECT_TRUE(asked.open());
+  EXPECT_EQ(asked.close_tag(), "</think>");
+  EXPECT_EQ(asked.close_id(), kThinkEndId);
+  ASSERT_GT(asked.words_size(), 20);
+  EXPECT_EQ(asked.words(asked.words_size() - 1), kThinkEndId);
+  const auto words = static_cast<std::uint32_t>(asked.words_size());
+  const json usage = json::parse(Post(kChatPath, body).body).at("usage");
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 4 + words);
+
+  const v1::SentTurn turn = engine_->told().back().turn();
+  ASSERT_EQ(turn.hidden_size(), 1);
+  EXPECT_EQ(turn.hidden(0).kind(), v1::HiddenSpan::THINKING_BUDGET);
+  EXPECT_EQ(turn.hidden(0).end_tokens() - turn.hidden(0).begin_tokens(), words);
+  EXPECT_EQ(turn.reasoning_end_tokens(), turn.hidden(0).end_tokens());
+}
+
+TEST_F(ChatAnswersTest, TheWordsHaveNoLogprobs) {
+  Serve(templates::testing::kXmlCalls);
+  SayClosed(engine_.get(), "Hm.", "Yes.");
+  const json choice =
+      Choice(Chat({{"thinking_budget", 3}, {"logprobs", true}}));
+  EXPECT_EQ(choice["logprobs"]["content"].size(), 7u);  // Hm. and Yes.
+}
+
+TEST_F(ChatAnswersTest, ACharacterThatTheBudgetCutIsSentAndRecorded) {
+  Serve(templates::testing::kXmlCalls);
+  SayClosed(engine_.get(), "Hm\xC3", "Yes.");
+  const json body = Chat({{"thinking_budget", 3}, {"session_id", "s"}});
+  EXPECT_EQ(Choice(body).at("message").at("reasoning_content"),
+            "Hm\xEF\xBF\xBD");
+  const v1::SentTurn turn = engine_->told().back().turn();
+  EXPECT_EQ(turn.reasoning().text(), "Hm\xEF\xBF\xBD");
+  // No white space stands for it.
+  ASSERT_EQ(turn.reasoning().gaps_size(), 1);
+  EXPECT_EQ(turn.reasoning().gaps(0).begin_bytes(), 5u);
+}
+
+TEST_F(ChatAnswersTest, StopStringsAreNotLookedForInTheWords) {
+  Serve(templates::testing::kXmlCalls);
+  SayClosed(engine_.get(), "Hm.", "Yes.");
+  const json message =
+      Choice(Chat({{"thinking_budget", 3}, {"stop", {"thought", "s."}}}))
+          .at("message");
+  EXPECT_EQ(message.at("reasoning_content"), "Hm.");
+  EXPECT_EQ(message.at("content"), "Ye");
+}
+
+TEST_F(ChatAnswersTest, TheServersThinkingBudgetIsADefault) {
+  config_.thinking_budget = 7;
+  Serve(templates::testing::kXmlCalls);
+  Say("Hm.\n</think>\n\nYes.", v1::Finished::STOP);
+  (void)Choice(Chat());
+  EXPECT_EQ(engine_->last_request().thinking_budget().tokens(), 7u);
+  (void)Choice(Chat({{"thinking_budget", -1}}));
+  EXPECT_FALSE(engine_->last_request().has_thinking_budget());
+  // None at all is an empty block, as templates write it.
+  (void)Choice(Chat({{"thinking_budget", 0}}));
+  const v1::ThinkingBudget none = engine_->last_request().thinking_budget();
+  EXPECT_EQ(none.tokens(), 0u);
+  EXPECT_EQ((std::vector(none.words().begin(), none.words().end())),
+            (std::vector<std::uint32_t>{'\n', 260}));
+}
+
+TEST_F(ChatAnswersTest, AModelThatDoesNotThinkHasNoBudget) {
+  StartAll();
+  (void)Choice(Chat({{"thinking_budget", 0}}));
+  EXPECT_FALSE(engine_->last_request().has_thinking_budget());
+}
+
 }  // namespace
 }  // namespace holdfast::gateway::testing

@@ -139,6 +139,7 @@ asio::awaitable<ApiOr<Prepared>> Run::MakeReady() {
   input.record_ticket = app_.random() | 1;
   input.align = app_.config.end_align;
   input.align_reasoning = app_.config.end_align_reasoning;
+  input.thinking_budget = app_.config.thinking_budget;
   auto parsed = co_await OnWorker(*app_.workers, [&] { return Parse(input); });
   if (!parsed.ok()) co_return parsed.error();
   const Records records = co_await GetRecords(*parsed);

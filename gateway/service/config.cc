@@ -1,5 +1,7 @@
 #include "gateway/service/config.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 
 namespace holdfast::gateway {
@@ -37,6 +39,11 @@ void AddFlags(CLI::App& app, GatewayConfig& config) {
       ->capture_default_str();
   app.add_option("--sse-keep-alive-ms", config.sse_keep_alive_ms,
                  "time between comment lines of a silent stream")
+      ->capture_default_str();
+  app.add_option("--thinking-budget", config.thinking_budget,
+                 "tokens of reasoning before it is closed, where a request "
+                 "does not say; 0: none; -1: no limit")
+      ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()))
       ->capture_default_str();
   app.add_option("--end-align", config.end_align,
                  "serve recorded tokens for answers that clients send back")

@@ -39,6 +39,9 @@ struct GatewayConfig {
   std::uint32_t engine_wait_ms = deadlines::kEngineAbsent.count();
   // ms. Between two SSE comment lines while nothing else is sent.
   std::uint32_t sse_keep_alive_ms = deadlines::kSseKeepAlive.count();
+  // Tokens. Reasoning that is longer is closed by the server, where a request
+  // does not say; -1: never.
+  std::int32_t thinking_budget = -1;
   // Recorded tokens are served for answers that clients send back.
   bool end_align = true;
   // Also for those that come back without their reasoning.

@@ -8,6 +8,7 @@
 #include "gateway/openai/align_prompt.h"
 #include "gateway/openai/prompt.h"
 #include "gateway/service/served_model.h"
+#include "gateway/tokenizer/tokenizer.h"
 
 namespace holdfast::gateway {
 namespace {
@@ -106,6 +107,27 @@ void FillTools(openai::ChatRequest* request, const answer::AnswerFormat& format,
   }
 }
 
+// Nothing to do where there is no budget, or the model does not think.
+std::optional<openai::ApiError> FillThinkingBudget(
+    std::int32_t budget, const openai::BuiltPrompt& prompt,
+    const openai::PromptParts& parts, v1::GenerateRequest* out) {
+  if (budget == openai::kNoThinkingBudget) return std::nullopt;
+  auto words = openai::ThinkingEnd(budget, parts);
+  if (!words.ok()) return words.error();
+  if (words->empty()) return std::nullopt;
+  v1::ThinkingBudget* const thinking = out->mutable_thinking_budget();
+  thinking->set_tokens(static_cast<std::uint32_t>(budget));
+  thinking->set_open(prompt.ends_in_reasoning);
+  thinking->set_open_tag(std::string(answer::kThink));
+  thinking->set_close_tag(std::string(answer::kThinkEnd));
+  if (const auto id = parts.tokenizer->FindAdded(answer::kThink))
+    thinking->set_open_id(*id);
+  if (const auto id = parts.tokenizer->FindAdded(answer::kThinkEnd))
+    thinking->set_close_id(*id);
+  thinking->mutable_words()->Assign(words->begin(), words->end());
+  return std::nullopt;
+}
+
 // Puts recorded tokens in the place of the client's text.
 void Align(const PrepareInput& input, const openai::ChatRequest& request,
            const openai::PromptParts& parts, const Records& records,
@@ -154,6 +176,11 @@ ApiOr<Prepared> Finish(const PrepareInput& input, const Parsed& parsed,
       prepared.request.set_record_ticket(input.record_ticket);
     }
     FillTools(&request, *parts.format, &prepared);
+    if (auto error = FillThinkingBudget(
+            request.thinking_budget.value_or(input.thinking_budget), *prompt,
+            parts, &prepared.request)) {
+      return *std::move(error);
+    }
   }
   prepared.common = std::move(static_cast<openai::CommonRequest&>(request));
   return prepared;

@@ -46,6 +46,8 @@ struct PrepareInput {
   std::uint64_t record_ticket = 0;                // random too, not 0
   bool align = true;                              // as the flags say
   bool align_reasoning = true;
+  // Where the request has none.
+  std::int32_t thinking_budget = openai::kNoThinkingBudget;
 };
 
 // A request whose fields are known to be right.

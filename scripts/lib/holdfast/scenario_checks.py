@@ -203,7 +203,8 @@ def cold_request(model: str, served: Answer, params: dict, forced: bool) -> dict
     if "max_completion_tokens" in params:
         body["max_tokens"] = params["max_completion_tokens"]
     extra: dict[str, Any] = {"cache": "bypass", "digest": True}
-    if forced:
+    # Words of a thinking budget's are not sampled either.
+    if forced or "thinking_budget" in params:
         extra["force"] = {"ids": served.holdfast["output_ids"]}
     return {"model": model, "prompt": served.holdfast["prompt_ids"], "stream": False,
             "holdfast": extra, **body}
