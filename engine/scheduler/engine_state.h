@@ -10,6 +10,7 @@
 #include "engine/anchors/anchor_slots.h"
 #include "engine/cache/doorbell.h"
 #include "engine/cache/tiering.h"
+#include "engine/drafting/drafter.h"
 #include "engine/model/model.h"
 #include "engine/output/token_bytes.h"
 #include "engine/pool/block_pool.h"
@@ -83,6 +84,8 @@ struct EngineState {
   const std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
   // Null: there is no cache service to ask. Set before the first request.
   std::unique_ptr<Tiering> tiering;
+  // Null: one token a step, as the engine's program has it. Outlives the state.
+  Drafter* drafter = nullptr;
   Retained retained;  // of earlier residents and guests
   // As many as options say. After `pool`: they give their blocks back first.
   std::vector<Seat> seats;

@@ -175,7 +175,12 @@ int RequestRun::PrefillRows(const StepSize::Limits& limits) {
 }
 
 bool RequestRun::Prepare(const StepSize::Limits& limits) {
-  step_rows_ = phase_ == Phase::kPrefill ? PrefillRows(limits) : 1;
+  if (phase_ == Phase::kPrefill) {
+    step_rows_ = PrefillRows(limits);
+  } else {
+    TakeDrafts();
+    step_rows_ = std::max(1, static_cast<int>(drafted_ids_.size()));
+  }
   claim_->Displace();
   return HaveBlocks(state_, *claim_, sequence_, sequence_.rows() + step_rows_);
 }
@@ -242,11 +247,13 @@ void RequestRun::NextToken() {
 }
 
 model::SequenceRows RequestRun::DecodeRow() {
-  step_ = RowsOf(std::span(ids_).last(1), true);
+  step_ = drafted_ids_.empty() ? RowsOf(std::span(ids_).last(1), true)
+                               : DraftedRows();
   return step_;
 }
 
 void RequestRun::Decoded(const absl::Status& status) {
+  if (!drafted_ids_.empty()) return DecodedDrafts(status);
   const absl::Status appended = Append(step_, status, state_.rule.OfDecode());
   if (!appended.ok()) return Fail(appended);
   reached_ = std::max(reached_, sequence_.rows());
@@ -257,6 +264,7 @@ void RequestRun::Pause() {
   if (phase_ == Phase::kRestoring) resuming().GiveUp();
   ShowRows(false);
   anchors_.reset();
+  before_drafts_.reset();
   DropSpareBlocks();
   Sequence next(&state_.pool, sequence_.table.kind(), sequence_.root, {});
   next.session_key = sequence_.session_key;
@@ -348,6 +356,10 @@ absl::Status RequestRun::CheckFinite(bool logits) const {
   if (AllFinite(state_.h_last) && (!logits || AllFinite(logits_))) {
     return absl::OkStatus();
   }
+  return NotFinite(logits);
+}
+
+absl::Status RequestRun::NotFinite(bool logits) const {
   return absl::DataLossError(fmt::format(
       "the model computed a non-finite {} in the step after position {}",
       logits ? "logit" : "hidden value", sequence_.rows()));

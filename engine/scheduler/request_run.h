@@ -66,6 +66,7 @@ class RequestRun {
   [[nodiscard]] bool Prepare(const StepSize::Limits& limits = {});
   void PrefillStep();
   // For a Forward, perhaps together with others'; `Decoded` says how that went.
+  // With a drafter it may have more rows than one: `step_rows`.
   model::SequenceRows DecodeRow();
   void Decoded(const absl::Status& status);
   // Another request waits for these rows: an anchor there, when it is reached.
@@ -94,6 +95,8 @@ class RequestRun {
   }
   // Rows that it must have before it decodes.
   int target() const;
+  // Of the step that was prepared.
+  int step_rows() const { return step_rows_; }
   // Behind the last row that was forwarded, once the prompt was.
   std::span<const float> logits() const { return logits_; }
 
@@ -120,12 +123,21 @@ class RequestRun {
   void SayTaint();
   void NextToken();
 
+  // A decode step may check what a drafter guesses behind the last token. Its
+  // rows are the sequence's up to the first token that the model takes itself
+  // or that ends the answer; what is above never was.
+  void TakeDrafts();
+  model::SequenceRows DraftedRows();
+  void DecodedDrafts(absl::Status status);
+  absl::Status ForwardAgain(std::size_t rows);
+
   model::SequenceRows RowsOf(std::span<const std::int32_t> ids, bool logits);
   // After their Forward, which ended with `status`. They are of `provenance` if
   // those below are `grid`.
   absl::Status Append(const model::SequenceRows& rows, absl::Status status,
                       Provenance provenance);
   absl::Status CheckFinite(bool logits) const;
+  absl::Status NotFinite(bool logits) const;
   void End(FinishReason reason);
   void Fail(const absl::Status& status);
   void Keep();
@@ -157,9 +169,13 @@ class RequestRun {
   model::SequenceRows step_;     // under way
   std::vector<int> waited_for_;  // positions
   int step_rows_ = 0;
-  bool restored_ = false;   // this start took rows from a tier
-  bool full_step_ = false;  // nothing cut it short
-  int reached_ = 0;         // the most rows it has had
+  // The last token and drafts behind it; empty: there are none.
+  std::vector<std::int32_t> drafted_ids_;
+  std::vector<float> drafted_logits_;     // of each of their rows
+  SectionBuffers::Buffer before_drafts_;  // the sections below their rows
+  bool restored_ = false;                 // this start took rows from a tier
+  bool full_step_ = false;                // nothing cut it short
+  int reached_ = 0;                       // the most rows it has had
   Phase phase_ = Phase::kStart;
   Result result_;
   bool started_ = false;

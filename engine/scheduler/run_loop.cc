@@ -54,10 +54,13 @@ bool RunLoop::DecodeRound() {
     }
   }
   const int together = state_.DecodeRowsTogether();
-  for (std::size_t at = 0; at < ready.size();) {
-    const std::size_t end =
-        std::min(ready.size(), at + static_cast<std::size_t>(together));
-    DecodeTogether({ready.begin() + at, ready.begin() + end});
+  for (auto at = ready.begin(); at != ready.end();) {
+    auto end = at;
+    int rows = 0;
+    do {
+      rows += (*end++)->run->step_rows();
+    } while (end != ready.end() && rows + (*end)->run->step_rows() <= together);
+    DecodeTogether({at, end});
     at = end;
   }
   return !ready.empty();

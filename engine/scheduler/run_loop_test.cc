@@ -7,6 +7,7 @@
 
 #include "engine/testing/engine_variants.h"
 #include "engine/testing/loop_engine.h"
+#include "engine/testing/scripted_drafter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -119,6 +120,42 @@ TEST_P(RunLoopTest, TheYoungestYieldsAndNobodysAnswerChanges) {
     }
     engine->Check();
   }
+}
+
+// Steps of several tokens, their last rows not the answers': nothing else
+// changes by them, nor by what happens to the requests in between.
+TEST_P(RunLoopTest, DraftsChangeNoAnswer) {
+  ScriptedDrafter drafter(/*wrong=*/5);
+  std::vector<Answer> alone;
+  std::vector<Request> requests;
+  for (int i = 0; i < 6; ++i) {
+    Request request = MakeRequest(SomeIds(300 + 40 * i, i), 700);
+    request.sampling.temperature = 1;
+    request.sampling.seed = 7 + i;
+    alone.push_back(Alone(request));
+    drafter.Know(request.prompt, alone.back().ids);
+    requests.push_back(std::move(request));
+  }
+  const auto engine = Make(14, 4);
+  engine->state().drafter = &drafter;
+  std::vector<Submitted> all;
+  for (const Request& request : requests) {
+    all.push_back(engine->Submit(request));
+  }
+  const int launches = model_.launches();
+  engine->RunAll();
+  EXPECT_GT(engine->loop().counts().preemptions, 0u);
+  if (grid()) {
+    EXPECT_EQ(drafter.drafted, 0u);
+  } else {
+    EXPECT_GT(drafter.drafted, 0u);
+    EXPECT_LT(model_.launches() - launches, 6 * 700);
+  }
+  for (int i = 0; i < 6; ++i) {
+    ExpectOneStream(all[i]);
+    ExpectSame(all[i].answer(), alone[i]);
+  }
+  engine->Check();
 }
 
 // Where its thinking is closed and what has come of the words that close it is
