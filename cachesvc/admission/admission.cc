@@ -27,9 +27,10 @@ std::vector<std::uint64_t> PlanAnchors(const AdmissionRules& rules,
   const auto position = [&](std::size_t i) {
     return (i + 1) * request.grid_tokens;
   };
-  // The prefill passes it, its state is a cold run's, and nothing is there.
+  // The prefill starts there or passes it, its state is a cold run's, and
+  // nothing is there.
   const auto may = [&](std::size_t i) {
-    return position(i) > request.resume_position &&
+    return position(i) >= request.resume_position &&
            position(i) <= request.taint && !lines[i].has_anchor;
   };
   std::set<std::uint64_t> chosen;

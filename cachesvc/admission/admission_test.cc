@@ -90,9 +90,12 @@ TEST(PlanAnchorsTest, ASessionsOpeningGetsTheLinesBelowItsMessage) {
   EXPECT_THAT(PlanAnchors({}, request, lines), ElementsAre(kGrid, 2 * kGrid));
   request.opening_message = 5;
   EXPECT_THAT(PlanAnchors({}, request, lines), IsEmpty());
-  // The prefill begins in between.
+  // The prefill begins in between: at a line, or behind it.
   request.opening_message = 6200;
   request.resume_position = 4 * kGrid;
+  EXPECT_THAT(PlanAnchors({}, request, lines),
+              ElementsAre(4 * kGrid, 5 * kGrid, 6 * kGrid));
+  request.resume_position += 1;
   EXPECT_THAT(PlanAnchors({}, request, lines),
               ElementsAre(5 * kGrid, 6 * kGrid));
 }
@@ -105,6 +108,13 @@ TEST(PlanAnchorsTest, ABranchGetsOne) {
   // An earlier prompt went on from line 3 to another line 4.
   lines[2].row.child = 7;
   EXPECT_THAT(PlanAnchors(rules, Prompt(6000), lines), ElementsAre(3 * kGrid));
+  // Where this one is resumed right there, its state is at hand; behind it, no
+  // more.
+  AdmissionRequest resumed = Prompt(6000);
+  resumed.resume_position = 3 * kGrid;
+  EXPECT_THAT(PlanAnchors(rules, resumed, lines), ElementsAre(3 * kGrid));
+  resumed.resume_position += 1;
+  EXPECT_THAT(PlanAnchors(rules, resumed, lines), IsEmpty());
   // The earlier one ended there, or this one does.
   lines[2].row.child = 0;
   EXPECT_THAT(PlanAnchors(rules, Prompt(6000), lines), IsEmpty());

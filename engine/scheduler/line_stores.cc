@@ -14,7 +14,8 @@ LineStores::LineStores(EngineState& state, const Request& request,
                        const PromptView& prompt, const Sequence& sequence)
     : state_(state), request_(request), prompt_(prompt), sequence_(sequence) {
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
-  const int first_line = (sequence.rows() / grid + 1) * grid;
+  const int first_line =
+      std::max((sequence.rows() + grid - 1) / grid, 1) * grid;
   // A guest's lines are neither stored nor counted.
   if (state.tiering == nullptr || request.cache_mode != CacheMode::kDefault ||
       sequence.table.retention() == RetentionClass::kGuest ||
@@ -29,6 +30,7 @@ LineStores::LineStores(EngineState& state, const Request& request,
   for (const int line : admitted.disk) add(line, Tier::kDisk);
   add(admitted.store, Tier::kStore);
   std::ranges::sort(lines_);
+  Reached();
 }
 
 LineStores::~LineStores() {

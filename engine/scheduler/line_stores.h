@@ -14,7 +14,8 @@
 namespace holdfast::engine {
 
 // The lines are chosen before the first step, by the cache service, which
-// counts those that are read cold. As the prefill passes one, its state is
+// counts those that are read cold. As the prefill passes one, or where it
+// starts at one, its state is
 // copied into blocks of the pool and they are leased together with the rows;
 // the stores are queued once the prompt is done, so that they are written while
 // the request decodes. A line that finds no room in the pool or the lease table

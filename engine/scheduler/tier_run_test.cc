@@ -263,9 +263,31 @@ TEST_P(TierRunTest, HeadAndResumePositionGoToAdmission) {
   node->engine->Run(request);
   EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0));
   EXPECT_THAT(node->tiers->heads, ElementsAre(700));
-  // No line is left to forward: nothing is asked.
+  // No line is left, not even to start at: nothing is asked.
   node->engine->Run(request);
   EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0));
+}
+
+TEST_P(TierRunTest, TheLineThatAPromptIsResumedAtMayBeStored) {
+  const auto node = Make();
+  const Ids ids = SomeIds(2 * grid_ + 10, 17);
+  Request request = MakeRequest(ids);
+  node->engine->Run(request);
+  // Another prompt parts from it after the first line.
+  Ids other(ids.begin(), ids.begin() + grid_);
+  for (const std::int32_t id : SomeIds(grid_ + 20, 18)) other.push_back(id);
+  node->tiers->admit = {grid_};
+  const Answer answer = node->RunChecked(MakeRequest(other));
+  EXPECT_EQ(answer.result.cache.resumed_at, grid_);
+  EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0, grid_));
+  ASSERT_EQ(node->tiers->entries.size(), 1u);
+  EXPECT_EQ(node->tiers->entries[0].position, grid_);
+  node->engine->CheckPool();
+  // What was stored is the state there.
+  const auto fresh = Make(24, node.get());
+  const Answer again = fresh->RunChecked(MakeRequest(other));
+  EXPECT_EQ(again.result.cache.source, CacheSource::kDisk);
+  EXPECT_EQ(again.result.cache.resumed_at, grid_);
 }
 
 TEST_P(TierRunTest, AClearedPoolHasNothing) {
