@@ -7,6 +7,7 @@
 
 #include "kernels/float16.h"
 #include "kernels/host/attention.h"
+#include "kernels/host/fetch.h"
 #include "kernels/host/gdn.h"
 #include "kernels/host/kernel_tables.h"
 #include "kernels/host/kv_rows.h"
@@ -134,6 +135,13 @@ class HostBackend final : public Backend {
     });
   }
 
+  // Before the caller writes a row that all threads read next.
+  void FetchRowToWrite(float* row, int rows, int cols) const {
+    if (rows == 1 && pool_.threads() > 1) {
+      FetchLinesToWrite(row, cols * sizeof(float));
+    }
+  }
+
   BackendInfo info_;
   ThreadPool pool_;
   WeightMemory weights_;
@@ -189,6 +197,7 @@ void HostBackend::EmbedRows(const Matrix& table,
 void HostBackend::RmsNorm(const float* x, const float* weight, float eps,
                           int rows, int cols, float* out) {
   const DefinedFloatMode float_mode;
+  FetchRowToWrite(out, rows, cols);
   ForRows(rows, [&](int row) {
     const std::int64_t at = std::int64_t{row} * cols;
     rows_.rms_norm(x + at, weight, eps, cols, out + at);
@@ -254,12 +263,16 @@ void HostBackend::Attention(const KvShape& shape, int layer, const float* q,
                             std::span<const RowSpan> spans, float* out) {
   const DefinedFloatMode float_mode;
   const AttentionCall call = {shape, layer, q, row_stride, heads, scale, out};
+  if (spans.size() == 1) {
+    FetchRowToWrite(out, spans[0].rows, heads * shape.head_dim);
+  }
   for (const RowSpan& span : spans) attention_.Run(call, span);
 }
 
 void HostBackend::SiluMul(const float* gate_up, int rows, int cols,
                           float* out) {
   const DefinedFloatMode float_mode;
+  FetchRowToWrite(out, rows, cols);
   ForRows(rows, [&](int row) {
     const float* gate = gate_up + std::int64_t{row} * 2 * cols;
     rows_.silu_mul(gate, gate + cols, cols, out + std::int64_t{row} * cols);

@@ -13,14 +13,6 @@
 
 namespace holdfast::kernels {
 
-// Asks for memory to be brought into the caches; does nothing where there is no
-// memory.
-inline void FetchLines(const void* data, std::size_t bytes) {
-  constexpr std::size_t kLine = 64;
-  const char* const start = static_cast<const char*>(data);
-  for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(start + i);
-}
-
 struct UnmapMemory {
   std::size_t bytes = 0;
   void operator()(std::byte* data) const;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "kernels/host/fetch.h"
+
 namespace holdfast::kernels {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/host/fetch.h"
+
 namespace holdfast::kernels {
 namespace {
 

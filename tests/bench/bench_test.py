@@ -89,6 +89,26 @@ class ProgramTest(unittest.TestCase):
             self.assertLessEqual(sum(shares), 1)
             self.assertIn("GatedDeltaNet", ran.stdout)
 
+    def test_two_threads_over_one(self):
+        model = paths.resolve_model("tiny-qwen35-moe-hf", BIN_DIR).path
+        out = self.folder / "threads.json"
+        ran = self.bench("threads", "--model", model, "--rounds", 2, "--prompt", 40,
+                         "--generate", 2, "--depth", "0,30", "--json", out)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        gains = json.loads(out.read_text())["gains"]
+        for test in ("decode", "prefill"):
+            for depth in (0, 30):
+                of_test = [g for g in gains if (g["test"], g["depth"]) == (test, depth)]
+                self.assertEqual(of_test[0]["operation"], "")  # the whole
+                self.assertEqual(of_test[0]["share"], 1)
+                names = {g["operation"] for g in of_test}
+                self.assertLessEqual({"Attention", "GatedDeltaNet", "MatMul 263 x 64"}, names)
+                for gain in of_test:
+                    self.assertGreater(gain["gain"], 0)
+                    self.assertGreater(gain["most"], 0)
+                    self.assertLessEqual(gain["most"], 2)
+        self.assertIn("the whole", ran.stdout)
+
     def test_target(self):
         out = self.folder / "kernels.json"
         words = ("kernels", "--filter", "^rows/.*RmsNorm", "--rounds", 1, "--min-seconds", 0.001,

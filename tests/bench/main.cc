@@ -21,6 +21,7 @@
 #include "tests/bench/compare.h"
 #include "tests/bench/disk_bench.h"
 #include "tests/bench/model_bench.h"
+#include "tests/bench/threads_bench.h"
 
 namespace holdfast::bench {
 namespace {
@@ -31,6 +32,9 @@ struct KernelOptions {
   CompareOptions compare;
   std::string filter = ".*";
 };
+
+// Of a test's time: operations below it are not printed.
+constexpr double kLeastShare = 0.03;
 
 std::string CpuName() {
   std::ifstream file("/proc/cpuinfo");
@@ -192,6 +196,53 @@ int Model(const ModelBenchOptions& options, const std::string& json_file) {
   return EXIT_FAILURE;
 }
 
+int Threads(const ThreadsBenchOptions& options, const std::string& json_file) {
+  const double load = Load();
+  const auto bench = RunThreadsBench(options);
+  if (!bench.ok()) {
+    fmt::print(stderr, "{}\n", std::string(bench.status().message()));
+    return EXIT_FAILURE;
+  }
+  const ThreadsMachine& machine = bench->machine;
+  fmt::print(
+      "{} on {} ({}), medians of {} rounds, load {:.1f}\nplain read of 128 MiB "
+      "{:.1f} GB/s on one thread, {:.1f} on {}; an empty loop {:.2f} us\n",
+      bench->model, CpuName(), bench->backend, options.rounds, load,
+      machine.one_read, machine.two_read, kThreads, machine.loop_us);
+  fmt::print("{:<14} {:<24} {:>6} {:>11} {:>11} {:>6} {:>6} {:>6}\n", "test",
+             "operation", "share", "1 thread us", "2 threads", "gain", "most",
+             "GB/s");
+  json gains = json::array();
+  for (const ThreadsGain& gain : bench->gains) {
+    gains.push_back({{"test", gain.test},
+                     {"depth", gain.depth},
+                     {"operation", gain.operation},
+                     {"share", gain.share},
+                     {"one_us", gain.one_us},
+                     {"two_us", gain.two_us},
+                     {"gain", gain.gain},
+                     {"most", gain.most},
+                     {"gb_per_s", gain.gb_per_s}});
+    if (gain.share < kLeastShare) continue;
+    fmt::print(
+        "{:<7} {:>6} {:<24} {:>4.1f} % {:>11.2f} {:>11.2f} {:>6.2f} {:>6.2f} "
+        "{:>6.1f}\n",
+        gain.test, gain.depth,
+        gain.operation.empty() ? "the whole" : gain.operation, 100 * gain.share,
+        gain.one_us, gain.two_us, gain.gain, gain.most, gain.gb_per_s);
+  }
+  const json report = {{"model", bench->model},
+                       {"backend", bench->backend},
+                       {"cpu", CpuName()},
+                       {"rounds", options.rounds},
+                       {"load_before", load},
+                       {"read_gb_per_s", {machine.one_read, machine.two_read}},
+                       {"loop_us", machine.loop_us},
+                       {"gains", gains}};
+  if (json_file.empty() || WriteJson(json_file, report)) return EXIT_SUCCESS;
+  return EXIT_FAILURE;
+}
+
 json PrintDisk(const DiskBench& bench) {
   json report = {{"bandwidth", json::array()}, {"latency", json::array()}};
   for (const BandwidthResult& r : bench.bandwidth) {
@@ -279,6 +330,7 @@ std::string KeepToTarget(const std::string& name) {
 int Main(int argc, char** argv) {
   KernelOptions kernel_options;
   ModelBenchOptions model_options;
+  ThreadsBenchOptions threads_options;
   DiskBenchOptions disk_options;
   std::string json_file, target;
   CLI::App app("Speed of Holdfast's kernels, models and disk",
@@ -315,13 +367,31 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  auto* threads = app.add_subcommand(
+      "threads", "what two threads gain over one in a model's steps");
+  threads->add_option("--model", threads_options.file)->required();
+  threads->add_option("--rounds", threads_options.rounds)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  threads->add_option("--prompt", threads_options.prompt)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  threads->add_option("--generate", threads_options.generate)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  threads
+      ->add_option("--depth", threads_options.depths,
+                   "tokens before them; a list with commas")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   auto* disk = app.add_subcommand(
       "disk", "the cache service's files, beside raw direct I/O");
   AddDiskOptions(*disk, disk_options);
-  for (auto* command : {kernels, model, disk}) {
+  for (auto* command : {kernels, model, threads, disk}) {
     command->add_option("--json", json_file, "file for the results as JSON");
   }
-  for (auto* command : {kernels, model}) {
+  for (auto* command : {kernels, model, threads}) {
     command
         ->add_option("--target", target,
                      "instruction set to keep to, as the results name it")
@@ -329,6 +399,7 @@ int Main(int argc, char** argv) {
   }
   CLI11_PARSE(app, argc, argv);
   if (disk->parsed()) return Disk(disk_options, json_file);
+  if (threads->parsed()) return Threads(threads_options, json_file);
   int count = 1;
   benchmark::Initialize(&count, argv);
   return kernels->parsed() ? Kernels(kernel_options, json_file)
