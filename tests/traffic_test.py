@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "lib"))
 
 from holdfast.traffic import plan  # noqa: E402
+from holdfast.traffic.causes import Causes, cause  # noqa: E402
 from holdfast.traffic.floor import Floor  # noqa: E402
 
 
@@ -42,10 +43,10 @@ class PlanTest(unittest.TestCase):
 class FloorTest(unittest.TestCase):
     def test_counts_what_was_never_sent_by_salt(self):
         floor = Floor()
-        self.assertEqual(floor.note("", [1, 2, 3], [4]), 3)
-        self.assertEqual(floor.note("", [1, 2, 3, 4, 5], [6]), 2)
-        self.assertEqual(floor.note("", [1, 2, 3], [4]), 0)
-        self.assertEqual(floor.note("other", [1, 2], [4]), 2)
+        self.assertEqual(floor.note("", [1, 2, 3], [4]).tokens, 3)
+        self.assertEqual(floor.note("", [1, 2, 3, 4, 5], [6]).tokens, 2)
+        self.assertEqual(floor.note("", [1, 2, 3], [4]).tokens, 0)
+        self.assertEqual(floor.note("other", [1, 2], [4]).tokens, 2)
         self.assertEqual((floor.tokens, floor.new, floor.lost, floor.generated), (7, 7, 0, 1))
 
     def test_after_a_kill_what_no_tier_held_counts_once_more(self):
@@ -53,11 +54,44 @@ class FloorTest(unittest.TestCase):
         floor.note("", [1, 2, 3, 4, 5, 6], [])
         # A file of these ids: resumable at 2, and at 4, past which it differs.
         floor.killed([([1, 2, 3, 9], [2, 4]), ([8, 8], [2])])
-        self.assertEqual(floor.note("", [1, 2, 3, 4, 5, 6, 7], []), 1 + 4)
-        self.assertEqual(floor.note("", [1, 2, 3, 4, 5, 6, 7], []), 0)
+        self.assertEqual(floor.note("", [1, 2, 3, 4, 5, 6, 7], []).tokens, 1 + 4)
+        self.assertEqual(floor.note("", [1, 2, 3, 4, 5, 6, 7], []).tokens, 0)
         self.assertEqual((floor.new, floor.lost), (7, 4))
         floor.killed([])
-        self.assertEqual(floor.note("", [1, 2, 3], []), 3)
+        self.assertEqual(floor.note("", [1, 2, 3], []).tokens, 3)
+
+    def test_what_a_server_could_hold(self):
+        floor = Floor()
+        self.assertEqual(floor.note("", [1, 2, 3], [4, 5]).held, 0)
+        # Its answer too, but for the token that was never forwarded.
+        self.assertEqual(floor.note("", [1, 2, 3, 4, 5, 6], [7]).held, 4)
+        self.assertEqual(floor.note("other", [1, 2, 3], []).held, 0)
+        floor.killed([([1, 2, 3], [2])])
+        self.assertEqual(floor.note("", [1, 2, 3, 4], []).held, 2)
+
+
+class CausesTest(unittest.TestCase):
+    def name(self, reread, **more):
+        told = {"source": "parked", "anchor": "line", "grid": False, "title": False,
+                "restarted": None}
+        return cause(reread, **{**told, **more})
+
+    def test_every_reread_has_a_cause(self):
+        self.assertIn("header", self.name(5, anchor="message"))
+        self.assertIn("line below", self.name(900, grid=True))
+        self.assertIn("parked, line", self.name(1900, grid=True))
+        self.assertIn("parked, line", self.name(900))
+        self.assertIn("after SIGTERM", self.name(900, restarted="TERM"))
+        self.assertIn("title", self.name(800, source="none", anchor="", title=True))
+
+    def test_adds_up(self):
+        causes = Causes()
+        causes.add("a", 3)
+        causes.add("b", 5)
+        causes.add("a", 1)
+        self.assertEqual(causes.total, 9)
+        self.assertEqual(causes.rows(), [{"cause": "b", "requests": 1, "tokens": 5},
+                                         {"cause": "a", "requests": 2, "tokens": 4}])
 
 
 if __name__ == "__main__":

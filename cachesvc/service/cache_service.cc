@@ -356,6 +356,17 @@ grpc::Status CacheService::GetRecord(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status CacheService::PutRecord(grpc::ServerContext*,
+                                     const v1::PutRecordRequest* request,
+                                     v1::PutRecordResponse*) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  auto record = FromProto(*request);
+  if (!record.ok()) return ToGrpcStatus(record.status());
+  if (tiers_.store != nullptr) tiers_.store->PutRecord(*std::move(record));
+  return grpc::Status::OK;
+}
+
 grpc::Status CacheService::Store(grpc::ServerContext*,
                                  const v1::StoreRequest* request,
                                  v1::StoreResponse* response) {

@@ -40,6 +40,9 @@ class CacheService final : public v1::Cache::Service {
   grpc::Status GetRecord(grpc::ServerContext* context,
                          const v1::GetRecordRequest* request,
                          v1::GetRecordResponse* response) override;
+  grpc::Status PutRecord(grpc::ServerContext* context,
+                         const v1::PutRecordRequest* request,
+                         v1::PutRecordResponse* response) override;
   grpc::Status Store(grpc::ServerContext* context,
                      const v1::StoreRequest* request,
                      v1::StoreResponse* response) override;

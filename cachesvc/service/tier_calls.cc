@@ -26,6 +26,18 @@ std::optional<StateKind> FromProto(v1::StateImage::Kind kind) {
   }
 }
 
+v1::StateImage::Kind ToProto(StateKind kind) {
+  switch (kind) {
+    case StateKind::kLine:
+      return v1::StateImage::LINE;
+    case StateKind::kEnd:
+      return v1::StateImage::END;
+    case StateKind::kMessage:
+      break;
+  }
+  return v1::StateImage::MESSAGE;
+}
+
 absl::Status Bad(std::string what) {
   return absl::InvalidArgumentError(std::move(what));
 }
@@ -87,6 +99,7 @@ void ToProto(const Candidate& candidate, v1::TierCandidate* proto) {
   proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
   proto->set_bytes(candidate.bytes);
   proto->mutable_tail_ids()->Add(candidate.tail.begin(), candidate.tail.end());
+  proto->set_state(ToProto(candidate.state));
 }
 
 void ToProto(const StoreCandidate& candidate, v1::TierCandidate* proto) {
@@ -96,6 +109,7 @@ void ToProto(const StoreCandidate& candidate, v1::TierCandidate* proto) {
   proto->set_position_tokens(static_cast<std::uint32_t>(candidate.position));
   proto->set_bytes(candidate.bytes);
   proto->mutable_tail_ids()->Add(candidate.tail.begin(), candidate.tail.end());
+  proto->set_state(ToProto(candidate.state));
 }
 
 Sha256Digest KeyOfEntry(std::uint64_t entry) {
@@ -158,16 +172,19 @@ void ToProto(const StoredResident& resident, v1::Resident* proto) {
   proto->set_session_key(meta.session_key);
   proto->set_record(meta.record);
   for (const StateMeta& state : meta.states) {
-    if (state.kind != StateKind::kLine) continue;
-    proto->add_line_positions_tokens(
-        static_cast<std::uint32_t>(state.position));
+    const auto position = static_cast<std::uint32_t>(state.position);
+    if (state.kind == StateKind::kLine) {
+      proto->add_line_positions_tokens(position);
+    } else if (state.kind == StateKind::kMessage) {
+      proto->add_message_positions_tokens(position);
+    }
   }
 }
 
 absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
   auto kind = KindOf(proto.tier());
   if (proto.tier() == v1::TIER_STORE && proto.states_size() > 0) {
-    // A prefix has one state, at its line; a conversation one at its end.
+    // A prefix has one state, at its line; a conversation's last is its end.
     const auto last = proto.states(proto.states_size() - 1).kind();
     kind =
         last == v1::StateImage::LINE ? FileKind::kAnchor : FileKind::kSession;
@@ -203,6 +220,20 @@ absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto) {
   store.deadline = std::chrono::steady_clock::now() +
                    std::chrono::milliseconds(proto.deadline_ms());
   return store;
+}
+
+absl::StatusOr<EndRecord> FromProto(const v1::PutRecordRequest& proto) {
+  const auto root = DigestOf(proto.root());
+  if (!root || proto.session_key().size() > kMostSessionKeyBytes ||
+      proto.record().size() > kMostRecordBytes) {
+    return Bad(fmt::format(
+        "put record: a root of {} bytes, a session key of {}, a record of {}",
+        proto.root().size(), proto.session_key().size(),
+        proto.record().size()));
+  }
+  return EndRecord{.session_id = SessionId(*root, proto.session_key()),
+                   .key_ids = {proto.key_ids().begin(), proto.key_ids().end()},
+                   .record = proto.record()};
 }
 
 MeasuredRates FromProto(const v1::MeasuredCosts& proto) {

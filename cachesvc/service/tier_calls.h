@@ -40,6 +40,8 @@ void ToProto(const StoredResident& resident, v1::Resident* proto);
 // All of it but the engine's own part: fingerprint, layout and pool.
 absl::StatusOr<LeasedStore> FromProto(const v1::StoreRequest& proto);
 
+absl::StatusOr<EndRecord> FromProto(const v1::PutRecordRequest& proto);
+
 MeasuredRates FromProto(const v1::MeasuredCosts& proto);
 void ToProto(const MeasuredRates& rates, v1::MeasuredCosts* proto);
 

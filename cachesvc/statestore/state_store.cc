@@ -9,6 +9,10 @@
 namespace holdfast::cachesvc {
 namespace {
 
+// Records that wait for their entries: of more they were put without one.
+constexpr std::size_t kMostEarly = 16;
+constexpr std::size_t kMostEarlyBytes = std::size_t{16} << 20;
+
 std::uint64_t Blocks(std::uint64_t tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
@@ -123,19 +127,62 @@ void StateStore::Publish(std::shared_ptr<Snapshot> snapshot) {
     it = next;
   }
   ++stats_.stored;
-  BytesOf(spec.kind) += snapshot->bytes;
+  entry.record = spec.record;
+  entry.bytes = snapshot->bytes;
+  BytesOf(spec.kind) += entry.bytes;
   ++(spec.kind == EntryKind::kSession ? stats_.sessions : stats_.prefixes);
   for (std::size_t i = 0; i < entry.state_keys.size(); ++i) {
     states_[entry.state_keys[i]].push_back({entry.number, i});
   }
   entry.snapshot = std::move(snapshot);
+  std::erase_if(early_,
+                [&](EndRecord& record) { return TakeRecord(entry, record); });
   entries_.push_front(std::move(entry));
   by_number_[entries_.front().number] = entries_.begin();
 }
 
+bool StateStore::TakeRecord(Entry& entry, EndRecord& record) {
+  const SnapshotSpec& spec = entry.snapshot->spec;
+  if (spec.kind != EntryKind::kSession ||
+      spec.session_id != record.session_id || spec.key_ids != record.key_ids) {
+    return false;
+  }
+  const std::uint64_t without = entry.bytes - entry.record.size();
+  entry.record = std::move(record.record);
+  BytesOf(spec.kind) += without + entry.record.size() - entry.bytes;
+  entry.bytes = without + entry.record.size();
+  return true;
+}
+
+void StateStore::PutRecord(EndRecord record) {
+  const std::lock_guard lock(mutex_);
+  const bool taken =
+      std::any_of(entries_.begin(), entries_.end(),
+                  [&](Entry& entry) { return TakeRecord(entry, record); });
+  if (!taken) return KeepEarly(std::move(record));
+  while (Used() > options_.budget_bytes && EvictOne()) {
+  }
+}
+
+void StateStore::KeepEarly(EndRecord record) {
+  const auto bytes = [](const EndRecord& early) {
+    return early.record.size() + early.key_ids.size() * sizeof(KeyId);
+  };
+  std::erase_if(early_, [&](const EndRecord& other) {
+    return other.session_id == record.session_id;
+  });
+  early_.push_back(std::move(record));
+  std::size_t sum = 0;
+  for (const EndRecord& early : early_) sum += bytes(early);
+  while (early_.size() > kMostEarly || sum > kMostEarlyBytes) {
+    sum -= bytes(early_.front());
+    early_.pop_front();
+  }
+}
+
 void StateStore::Erase(Entries::iterator entry) {
   const Snapshot& snapshot = *entry->snapshot;
-  BytesOf(snapshot.spec.kind) -= snapshot.bytes;
+  BytesOf(snapshot.spec.kind) -= entry->bytes;
   --(snapshot.spec.kind == EntryKind::kSession ? stats_.sessions
                                                : stats_.prefixes);
   for (const PrefixKey& key : entry->state_keys) {
@@ -241,7 +288,7 @@ std::optional<std::string> StateStore::SessionRecord(
     if (newest == nullptr || entry.number > newest->number) newest = &entry;
   }
   if (newest == nullptr) return std::nullopt;
-  return newest->snapshot->spec.record;
+  return newest->record;
 }
 
 void StateStore::DropForeign(const Sha256Digest& fingerprint) {
@@ -256,6 +303,7 @@ void StateStore::DropForeign(const Sha256Digest& fingerprint) {
 std::uint64_t StateStore::Clear() {
   const std::lock_guard lock(mutex_);
   const std::uint64_t count = entries_.size();
+  early_.clear();
   while (!entries_.empty()) Erase(entries_.begin());
   return count;
 }
@@ -282,7 +330,7 @@ std::vector<StateStore::EntryInfo> StateStore::List() const {
   for (const Entry& entry : entries_) {
     const Snapshot& snapshot = *entry.snapshot;
     list.push_back({entry.number, snapshot.spec.kind,
-                    snapshot.spec.key_ids.size(), snapshot.bytes, entry.hits,
+                    snapshot.spec.key_ids.size(), entry.bytes, entry.hits,
                     snapshot.spec.session_key});
   }
   return list;

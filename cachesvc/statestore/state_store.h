@@ -6,6 +6,7 @@
 #define HOLDFAST_CACHESVC_STATESTORE_STATE_STORE_H_
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -57,6 +58,13 @@ struct Snapshot {
   std::vector<AlignedBuffer> blocks;  // layout.BlockBytes() each
   std::vector<AlignedBuffer> states;  // as in spec.states, at SectionOffsets()
   std::uint64_t bytes = 0;            // charged
+};
+
+// What belongs to the end of a session's conversation with these rows.
+struct EndRecord {
+  Sha256Digest session_id{};
+  std::vector<KeyId> key_ids;
+  std::string record;
 };
 
 struct StateStoreStats {
@@ -133,6 +141,10 @@ class StateStore {
                                        std::uint64_t position,
                                        std::span<const KeyId> key_ids);
 
+  // Takes the place of the record that the session's entry with these rows came
+  // with. Waits for that entry where it is not there yet, as long as few others
+  // come.
+  void PutRecord(EndRecord record);
   // What the engine keeps with the newest entry of the session; nothing: there
   // is none.
   std::optional<std::string> SessionRecord(
@@ -162,6 +174,8 @@ class StateStore {
     std::uint64_t number = 0;
     std::shared_ptr<const Snapshot> snapshot;
     std::vector<PrefixKey> state_keys;  // block keys of its states
+    std::string record;
+    std::uint64_t bytes = 0;  // charged
     std::uint64_t hits = 0;
   };
   using Entries = std::list<Entry>;  // most recently used first
@@ -181,12 +195,16 @@ class StateStore {
     return stats_.session_bytes + stats_.prefix_bytes + stats_.filling_bytes;
   }
   void Publish(std::shared_ptr<Snapshot> snapshot);
+  // Of an entry: false when it is not this record's.
+  bool TakeRecord(Entry& entry, EndRecord& record);
+  void KeepEarly(EndRecord record);
 
   const StateStoreOptions options_;
   mutable std::mutex mutex_;
   Entries entries_;  // guarded by mutex_, like all below
   std::unordered_map<std::uint64_t, Entries::iterator> by_number_;
   std::unordered_map<PrefixKey, std::vector<StateRef>, PrefixKeyHash> states_;
+  std::deque<EndRecord> early_;  // came before their entries; oldest first
   std::uint64_t next_number_ = 1;
   StateStoreStats stats_;
 };

@@ -129,6 +129,45 @@ TEST_F(StateStoreTest, TheNewestRecordOfASession) {
   EXPECT_EQ(store_.SessionRecord(id("other")), "");
 }
 
+TEST_F(StateStoreTest, ARecordThatComesLaterOrEarlier) {
+  SnapshotSpec spec = Spec(EntryKind::kSession, Ids(1, 512), "a");
+  spec.record = "old";
+  const Sha256Digest a = spec.session_id;
+  Put(spec);
+  const std::uint64_t before = store_.stats().session_bytes;
+  store_.PutRecord({a, Ids(1, 511), "of other rows"});
+  store_.PutRecord({Sha256().Update("b").Finish(), Ids(1, 512), "of another"});
+  EXPECT_EQ(store_.SessionRecord(a), "old");
+  store_.PutRecord({a, Ids(1, 512), "newer"});
+  EXPECT_EQ(store_.SessionRecord(a), "newer");
+  EXPECT_EQ(store_.stats().session_bytes, before + 2);
+  // Before its entry.
+  store_.PutRecord({a, Ids(2, 512), "newest"});
+  EXPECT_EQ(store_.SessionRecord(a), "newer");
+  spec.key_ids = Ids(2, 512);
+  Put(spec);
+  EXPECT_EQ(store_.SessionRecord(a), "newest");
+  EXPECT_EQ(store_.stats().session_bytes, before + 3);
+  EXPECT_EQ(store_.Clear(), 1u);
+  EXPECT_EQ(store_.stats().session_bytes, 0u);
+}
+
+TEST_F(StateStoreTest, RecordsWithoutEntriesAreBounded) {
+  const Sha256Digest first = Sha256().Update("0").Finish();
+  store_.PutRecord({first, Ids(1, 512), "first"});
+  for (int i = 1; i <= 16; ++i) {
+    store_.PutRecord(
+        {Sha256().Update(std::to_string(i)).Finish(), Ids(1, 512), "r"});
+  }
+  SnapshotSpec spec = Spec(EntryKind::kSession, Ids(1, 512), "0");
+  Put(spec);
+  EXPECT_EQ(store_.SessionRecord(first), "");
+  spec = Spec(EntryKind::kSession, Ids(1, 512), "16");
+  const Sha256Digest last = spec.session_id;
+  Put(spec);
+  EXPECT_EQ(store_.SessionRecord(last), "r");
+}
+
 TEST_F(StateStoreTest, RoomIsMadeBeforeTheCopyAndLruGoes) {
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Put(Spec(EntryKind::kSession, Ids(i, 512), std::to_string(i)));

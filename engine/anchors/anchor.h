@@ -29,6 +29,7 @@ struct Anchor {
   int position = 0;  // rows below it
   AnchorKind kind = AnchorKind::kLine;
   Provenance provenance = Provenance::kGrid;
+  bool turn = false;  // Request::turn of the prompt that it was taken in
   // As a model takes them (SectionOffsets). The slot's: AnchorSlots.
   const std::byte* sections = nullptr;
   // Who pays for it. AnchorSlots changes it, so that its counts are right.

@@ -43,7 +43,7 @@ void AnchorSlots::Charge(const AnchorRef& anchor, RetentionClass c) {
 
 AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
                             Provenance provenance, const std::byte* sections,
-                            RetentionClass c) {
+                            RetentionClass c, bool turn) {
   if (c == RetentionClass::kResident && full()) return nullptr;
   SectionBuffers::Buffer buffer = buffers_.Take();
   if (buffer == nullptr) return nullptr;
@@ -53,6 +53,7 @@ AnchorRef AnchorSlots::Take(int position, AnchorKind kind,
   const Anchor anchor{.position = position,
                       .kind = kind,
                       .provenance = provenance,
+                      .turn = turn,
                       .sections = buffer.get(),
                       .charged = c};
   // The buffer goes back with the anchor, by its owner.

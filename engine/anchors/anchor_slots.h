@@ -51,7 +51,8 @@ class AnchorSlots {
   // them, or the machine has no memory for one more.
   AnchorRef Take(int position, AnchorKind kind, Provenance provenance,
                  const std::byte* sections,
-                 RetentionClass c = RetentionClass::kResident);
+                 RetentionClass c = RetentionClass::kResident,
+                 bool turn = false);
   // Another class pays for it from now on, whatever there is room for: who asks
   // keeps the budgets.
   void Charge(const AnchorRef& anchor, RetentionClass c);

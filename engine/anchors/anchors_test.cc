@@ -45,6 +45,17 @@ TEST(ThinningTest, TheNewestFourLinesStayAndTheRestIsSpread) {
                           15 * 1024, 16 * 1024));
 }
 
+TEST(ThinningTest, TheNewestTurnStays) {
+  const std::vector<AnchorSpot> spots = {
+      {.position = 10, .message = true, .turn = true},
+      {.position = 400, .message = true, .turn = true},
+      {.position = 410, .message = true},
+      {.position = 1010, .message = true},
+      {.position = 1015, .message = true},
+      {.position = 1020, .prompt_end = true}};
+  EXPECT_THAT(Survivors(spots, 4, 1020), ElementsAre(400, 1010, 1015, 1020));
+}
+
 TEST(ThinningTest, TheNewestTwoMessagesAndThePromptsEndStay) {
   const std::vector<AnchorSpot> spots = {
       {.position = 10, .message = true},

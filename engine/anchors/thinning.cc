@@ -13,12 +13,15 @@ std::vector<bool> Kept(const std::vector<AnchorSpot>& spots) {
   std::vector<bool> kept(spots.size());
   int lines = 0;  // seen from the end
   int messages = 0;
+  int turns = 0;
   for (std::size_t i = spots.size(); i-- > 0;) {
     const AnchorSpot& spot = spots[i];
     lines += spot.line;
     messages += spot.message;
+    turns += spot.turn;
     kept[i] = spot.prompt_end || (spot.line && lines <= kKeptLineAnchors) ||
-              (spot.message && messages <= kKeptMessageAnchors);
+              (spot.message && messages <= kKeptMessageAnchors) ||
+              (spot.turn && turns == 1);
   }
   return kept;
 }
@@ -47,7 +50,8 @@ std::vector<AnchorSpot> SpotsOf(const AnchorList& anchors, int grid) {
     spots.push_back({.position = anchor->position,
                      .line = anchor->position % grid == 0,
                      .message = anchor->kind == AnchorKind::kMessage,
-                     .prompt_end = anchor->kind == AnchorKind::kPromptEnd});
+                     .prompt_end = anchor->kind == AnchorKind::kPromptEnd,
+                     .turn = anchor->turn});
   }
   return spots;
 }

@@ -19,6 +19,7 @@ struct AnchorSpot {
   bool message = false;
   bool prompt_end = false;
   bool branch = false;  // another request parts here
+  bool turn = false;    // Request::turn
 };
 
 // The index of the spot to give up: the one without which the gap between its
@@ -30,8 +31,9 @@ int SpotToDrop(std::span<const int> spots, const std::vector<bool>& kept,
 
 // The spots that have an anchor when a prefill up to `end` is done: all, as far
 // as `capacity` goes. Kept longest are the newest kKeptLineAnchors lines, the
-// newest kKeptMessageAnchors messages and the prompt's end; of the others goes
-// what SpotToDrop names. Pure, so that a copy sure to go is never made.
+// newest kKeptMessageAnchors messages, the newest turn's and the prompt's end;
+// of the others goes what SpotToDrop names. Pure, so that a copy sure to go is
+// never made.
 std::vector<AnchorSpot> SurvivingSpots(std::vector<AnchorSpot> spots,
                                        int capacity, int end);
 
@@ -39,7 +41,7 @@ std::vector<AnchorSpot> SurvivingSpots(std::vector<AnchorSpot> spots,
 std::vector<AnchorSpot> SpotsOf(const AnchorList& anchors, int grid);
 
 // Drops the anchor that nobody else holds whose removal leaves the smallest gap
-// below `end`, none of the newest lines and messages. False when there is none.
+// below `end`, none of those that are kept longest. False when there is none.
 bool DropSpareAnchor(AnchorList& anchors, int grid, int end);
 
 }  // namespace holdfast::engine

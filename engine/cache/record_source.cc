@@ -45,4 +45,29 @@ void RecordSource::Fetch(const PrefixKey& root, const std::string& session_key,
       });
 }
 
+void RecordSource::Put(const PrefixKey& root, const std::string& session_key,
+                       std::span<const std::int32_t> ids, std::string record) {
+  auto session = client_.session();
+  if (session == nullptr) return;
+  struct Call {
+    std::shared_ptr<const attach::AttachSession> session;
+    std::unique_ptr<v1::Cache::Stub> stub;
+    grpc::ClientContext context;
+    v1::PutRecordRequest request;
+    v1::PutRecordResponse response;
+  };
+  auto call = std::make_shared<Call>();
+  call->stub = v1::Cache::NewStub(session->channel);
+  call->request.set_epoch(session->epoch);
+  call->request.set_root(root.data(), root.size());
+  call->request.set_session_key(session_key);
+  call->request.mutable_key_ids()->Add(ids.begin(), ids.end());
+  call->request.set_record(std::move(record));
+  call->session = std::move(session);
+  call->context.set_deadline(std::chrono::system_clock::now() +
+                             deadlines::kControl);
+  call->stub->async()->PutRecord(&call->context, &call->request,
+                                 &call->response, [call](grpc::Status) {});
+}
+
 }  // namespace holdfast::engine

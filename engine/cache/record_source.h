@@ -3,9 +3,11 @@
 #define HOLDFAST_ENGINE_CACHE_RECORD_SOURCE_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,12 @@ class RecordSource {
   // deadlines::kLookup; after that it is not asked for a while. Called once, in
   // place or on another thread.
   void Fetch(const PrefixKey& root, const std::string& session_key, Done done);
+
+  // The record of the conversation with these rows has become this: the state
+  // store's entry of it is told, where the cache service is there. No more than
+  // that entry's older record is lost where it is not, or is slow.
+  void Put(const PrefixKey& root, const std::string& session_key,
+           std::span<const std::int32_t> ids, std::string record);
 
  private:
   using Clock = std::chrono::steady_clock;

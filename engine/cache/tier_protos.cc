@@ -45,6 +45,30 @@ v1::StateImage::Kind ToProto(StoredState kind) {
   return v1::StateImage::MESSAGE;
 }
 
+// What an older service does not say matters for log lines alone.
+StoredState FromProto(v1::StateImage::Kind kind) {
+  switch (kind) {
+    case v1::StateImage::END:
+      return StoredState::kEnd;
+    case v1::StateImage::MESSAGE:
+      return StoredState::kMessage;
+    default:
+      return StoredState::kLine;
+  }
+}
+
+// Ascending positions below `end`.
+std::vector<int> Positions(
+    const google::protobuf::RepeatedField<std::uint32_t>& proto, int end) {
+  std::vector<int> positions;
+  for (const std::uint32_t position : proto) {
+    if (position > 0 && position < static_cast<std::uint32_t>(end)) {
+      positions.push_back(static_cast<int>(position));
+    }
+  }
+  return positions;
+}
+
 }  // namespace
 
 void ToProto(const PromptView& prompt, v1::PromptKeys* proto) {
@@ -108,6 +132,7 @@ std::optional<TierCandidate> FromProto(const v1::TierCandidate& proto) {
         proto.taint_tokens(), static_cast<std::uint32_t>(kUntainted)));
   }
   candidate.own_session = proto.own_session();
+  candidate.state = FromProto(proto.state());
   return candidate;
 }
 
@@ -122,11 +147,9 @@ std::optional<KeptResident> FromProto(const v1::Resident& proto) {
   std::ranges::copy(proto.root(), kept.root.begin());
   kept.ids.assign(proto.key_ids().begin(), proto.key_ids().end());
   kept.session_key = proto.session_key();
-  for (const std::uint32_t line : proto.line_positions_tokens()) {
-    if (line > 0 && line < kept.ids.size()) {
-      kept.lines.push_back(static_cast<int>(line));
-    }
-  }
+  const int end = kept.candidate.position;
+  kept.lines = Positions(proto.line_positions_tokens(), end);
+  kept.messages = Positions(proto.message_positions_tokens(), end);
   return kept;
 }
 

@@ -45,6 +45,8 @@ struct PromptView {
   std::string_view session_key = {};
 };
 
+enum class StoredState { kLine, kEnd, kMessage };
+
 struct TierCandidate {
   Tier tier = Tier::kDisk;
   Sha256Digest key{};
@@ -52,6 +54,7 @@ struct TierCandidate {
   std::uint64_t bytes = 0;   // to read, with none of the rows in the pool
   int taint = kUntainted;    // its lowest row of provenance `session`
   bool own_session = false;  // kept by the conversation that asks
+  StoredState state = StoredState::kLine;
 };
 
 struct TierLookup {
@@ -121,8 +124,6 @@ struct LeaseRef {
   std::uint64_t generation = 0;
 };
 
-enum class StoredState { kLine, kEnd, kMessage };
-
 // One state with all rows below it, in leased blocks.
 struct StoreJob {
   struct State {
@@ -150,7 +151,9 @@ struct KeptResident {
   PrefixKey root{};
   std::vector<KeyId> ids;
   std::string session_key;
-  std::vector<int> lines;  // where it has line states; of the same key
+  // Where it has states of these kinds, ascending; of the same key.
+  std::vector<int> lines;
+  std::vector<int> messages;
 };
 
 enum class StoreOutcome { kStored, kWasThere, kRefused, kFailed, kDropped };

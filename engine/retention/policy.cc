@@ -46,4 +46,21 @@ AnchorList NewestAnchors(const AnchorList& anchors, int count) {
   return {anchors.end() - static_cast<std::ptrdiff_t>(n), anchors.end()};
 }
 
+AnchorRef TurnAnchor(const AnchorList& anchors) {
+  for (auto it = anchors.rbegin(); it != anchors.rend(); ++it) {
+    if ((*it)->turn) return *it;
+  }
+  return nullptr;
+}
+
+AnchorList ParkedAnchors(const AnchorList& anchors, int count) {
+  AnchorList kept = NewestAnchors(anchors, count);
+  const AnchorRef turn = TurnAnchor(anchors);
+  if (turn != nullptr && !kept.empty() &&
+      turn->position < kept.front()->position) {
+    kept.front() = turn;
+  }
+  return kept;
+}
+
 }  // namespace holdfast::engine

@@ -12,9 +12,11 @@ namespace holdfast::engine {
 
 // Of a pinned head, spread over it.
 inline constexpr int kPinnedAnchors = 8;
-// Of a parked session, its newest; the one behind its last row not counted.
+// Of a parked session, its newest, the newest turn's among them; the one behind
+// its last row not counted.
 inline constexpr int kParkedAnchors = 4;
-// A guest's: before its last message and at its prompt's end.
+// A guest's: before the message at which the next of its kind most likely parts
+// and at its prompt's end.
 inline constexpr int kGuestAnchors = 2;
 
 struct RetentionBudgets {
@@ -57,6 +59,10 @@ int HeadRows(const Displacement& by, int known_head, int shareable_rows);
 AnchorList SpreadAnchors(AnchorList anchors, int count, int end);
 // The deepest `count` of them.
 AnchorList NewestAnchors(const AnchorList& anchors, int count);
+// The same, but that the newest turn's is one of them.
+AnchorList ParkedAnchors(const AnchorList& anchors, int count);
+// The anchor at which the next user message's prompt may part; null: none.
+AnchorRef TurnAnchor(const AnchorList& anchors);
 
 }  // namespace holdfast::engine
 

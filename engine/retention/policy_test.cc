@@ -67,5 +67,20 @@ TEST(PolicyTest, TheNewestOfAParkedSession) {
   EXPECT_THAT(Positions(NewestAnchors(At({1}), 2)), ElementsAre(1));
 }
 
+TEST(PolicyTest, TheTurnsIsAmongThoseOfAParkedSession) {
+  AnchorList anchors = At({1, 2, 3, 4});
+  EXPECT_THAT(Positions(ParkedAnchors(anchors, 2)), ElementsAre(3, 4));
+  EXPECT_EQ(TurnAnchor(anchors), nullptr);
+  for (const std::size_t turn : {0, 1}) {
+    Anchor marked = *anchors[turn];
+    marked.turn = true;
+    anchors[turn] = std::make_shared<Anchor>(marked);
+  }
+  EXPECT_EQ(TurnAnchor(anchors)->position, 2);
+  EXPECT_THAT(Positions(ParkedAnchors(anchors, 2)), ElementsAre(2, 4));
+  EXPECT_THAT(Positions(ParkedAnchors(anchors, 3)), ElementsAre(2, 3, 4));
+  EXPECT_TRUE(ParkedAnchors(anchors, 0).empty());
+}
+
 }  // namespace
 }  // namespace holdfast::engine

@@ -234,7 +234,7 @@ void Retained::ThinAnchors(KeptConversation& kept) {
     AnchorList pinned = SpreadAnchors({anchors.begin(), split}, kPinnedAnchors,
                                       PinnedRows(kept));
     const AnchorList parked =
-        NewestAnchors({split, anchors.end()}, kParkedAnchors);
+        ParkedAnchors({split, anchors.end()}, kParkedAnchors);
     for (const AnchorRef& anchor : pinned) {
       slots_.Charge(anchor, RetentionClass::kPinned);
     }

@@ -67,7 +67,7 @@ class Retained {
   // A request takes the seat of this conversation. Keeps its head as pinned and
   // the rest as parked, as far as the budgets go: older ones make room first,
   // then it is cut from the top. Of its anchors, less those that `heir` holds,
-  // it keeps kPinnedAnchors spread over the head and the newest kParkedAnchors
+  // it keeps kPinnedAnchors spread over the head and ParkedAnchors of those
   // past it.
   void Displace(Sequence sequence, const Displacement& by,
                 const AnchorList& heir);

@@ -262,6 +262,65 @@ TEST_P(GridRunTest, BypassAndReadOnlyLeaveNoTrace) {
 
 // Any order of requests: what does not resume at its own session's end answers
 // as a cold run.
+// Runs up to `tokens` of its answer, gives its seat to `other`, goes on.
+Answer RunPaused(TestEngine& engine, const Request& request, std::size_t tokens,
+                 const Request& other) {
+  RecordingSink sink;
+  RequestRun run(engine.state(), request, sink, [] { return false; });
+  EngineState& state = engine.state();
+  const auto step = [&] {
+    if (run.phase() == RequestRun::Phase::kRestoring) return run.RestoreStep();
+    ASSERT_TRUE(run.Prepare());
+    if (run.phase() == RequestRun::Phase::kPrefill) return run.PrefillStep();
+    const model::SequenceRows row = run.DecodeRow();
+    run.Decoded(ToAbslStatus(state.model.Forward({&row, 1})));
+  };
+  run.Start(engine.seat(), 0);
+  while (sink.ids.size() < tokens) step();
+  run.Pause();
+  engine.Run(other);
+  run.Start(engine.seat(), 0);
+  while (run.phase() != RequestRun::Phase::kEnded) step();
+  Answer answer{run.Finish(), sink.ids, sink.tokens, sink.progress};
+  engine.CheckPool();
+  engine.CheckAnchors();
+  return answer;
+}
+
+TEST_P(GridRunTest, APausedAnswerOfASessionGoesOnFromItsOwnRows) {
+  const Request first = Of("a", SomeIds(1500, 1), 20);
+  const Answer turn = engine_.Run(first);
+  const Request next =
+      Of("a", Joined(Joined(first.prompt, turn.ids), SomeIds(1300, 2)), 12);
+  const Answer alone = engine_.Run(next);
+  EXPECT_EQ(alone.result.cache.source, CacheSource::kEnd);
+  for (const std::size_t tokens : {1, 2, 7}) {
+    const auto engine = Make(40);
+    engine->Run(first);
+    const Answer paused =
+        RunPaused(*engine, next, tokens, Of("b", SomeIds(2900, 3)));
+    EXPECT_EQ(paused.result.recomputed, 0);
+    ExpectSame(paused, alone);
+  }
+}
+
+// What a pause left is cut at once: it starts from the session's line again.
+TEST_P(GridRunTest, APausedAnswerThatLostItsRowsKeepsTheTokensItSent) {
+  const Request first = Of("a", SomeIds(1500, 1), 20);
+  const Answer turn = engine_.Run(first);
+  const Request next =
+      Of("a", Joined(Joined(first.prompt, turn.ids), SomeIds(1300, 2)), 12);
+  const Answer alone = engine_.Run(next);
+  TestEngine engine(model_, backend_, 24, FakeTokenizer(), kGrid, 32,
+                    {.park_bytes = 0});
+  engine.Run(first);
+  const Answer paused = RunPaused(engine, next, 7, Of("b", SomeIds(2900, 3)));
+  EXPECT_GT(paused.result.recomputed, 0);
+  ASSERT_EQ(paused.ids.size(), 12u);
+  EXPECT_EQ(Ids(paused.ids.begin(), paused.ids.begin() + 7),
+            Ids(alone.ids.begin(), alone.ids.begin() + 7));
+}
+
 TEST_P(GridRunTest, AnyOrderOfRequestsIsExact) {
   int ends = 0, lines = 0;
   for (unsigned seed = 0; seed < 8; ++seed) {

@@ -14,7 +14,8 @@ namespace {
 // included.
 std::vector<AnchorSpot> AllSpots(const EngineState& state,
                                  const Sequence& sequence, int prompt_tokens,
-                                 std::span<const int> messages, bool restored) {
+                                 std::span<const int> messages, int turn,
+                                 bool restored) {
   const int start = sequence.rows();
   std::map<int, AnchorSpot> spots;
   const auto at = [&spots](int position) -> AnchorSpot& {
@@ -38,6 +39,7 @@ std::vector<AnchorSpot> AllSpots(const EngineState& state,
       if (!state.rule.any_split()) break;
       if (position > start || spots.contains(position)) {
         at(position).message = true;
+        at(position).turn = position == turn;
       }
     }
   }
@@ -46,6 +48,29 @@ std::vector<AnchorSpot> AllSpots(const EngineState& state,
   for (auto& [position, spot] : spots) {
     spot.line = position % grid == 0;
     all.push_back(spot);
+  }
+  return all;
+}
+
+// A guest's prompt is a whole conversation most often, and the next of its kind
+// has the same instructions: it parts in a message, where the largest gap is.
+std::vector<AnchorSpot> GuestSpots(std::vector<AnchorSpot> all,
+                                   int prompt_tokens) {
+  const bool messages = std::ranges::any_of(all, &AnchorSpot::message);
+  std::erase_if(all, [messages](const AnchorSpot& spot) {
+    return messages && !spot.message && !spot.prompt_end;
+  });
+  std::vector<int> positions;
+  std::vector<bool> kept;
+  for (const AnchorSpot& spot : all) {
+    positions.push_back(spot.position);
+    kept.push_back(spot.prompt_end);
+  }
+  while (all.size() > kGuestAnchors) {
+    const int victim = SpotToDrop(positions, kept, prompt_tokens);
+    all.erase(all.begin() + victim);
+    positions.erase(positions.begin() + victim);
+    kept.erase(kept.begin() + victim);
   }
   return all;
 }
@@ -60,7 +85,7 @@ AnchorKind KindOf(const AnchorSpot& spot) {
 
 PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
                                int prompt_tokens, std::span<const int> messages,
-                               bool restored)
+                               int turn, bool restored)
     : state_(state), sequence_(sequence), prompt_tokens_(prompt_tokens) {
   if (sequence.table.kind() == BlockTable::Kind::kScratch) return;
   if (sequence.taint != kUntainted || !state.rule.SharedAt(sequence.rows())) {
@@ -68,13 +93,13 @@ PrefillAnchors::PrefillAnchors(EngineState& state, Sequence& sequence,
   }
   takes_ = true;
   std::vector<AnchorSpot> all =
-      AllSpots(state, sequence, prompt_tokens, messages, restored);
+      AllSpots(state, sequence, prompt_tokens, messages, turn, restored);
   if (guest()) {
     // What it has inherited stays others', and costs the guest nothing.
     std::erase_if(all, [&sequence](const AnchorSpot& spot) {
       return spot.position <= sequence.rows();
     });
-    wanted_ = SurvivingSpots(std::move(all), kGuestAnchors, prompt_tokens);
+    wanted_ = GuestSpots(std::move(all), prompt_tokens);
     return;
   }
   wanted_ = SurvivingSpots(std::move(all), state.anchor_slots.capacity(),
@@ -109,12 +134,12 @@ bool PrefillAnchors::Reached() {
   if (wanted_.empty() || wanted_.front().position != position) {
     return false;
   }
-  const AnchorKind kind = KindOf(wanted_.front());
+  const AnchorSpot spot = wanted_.front();
   wanted_.erase(wanted_.begin());
   if (!guest() && !MakeRoom()) return false;
   AnchorRef anchor = state_.anchor_slots.Take(
-      position, kind, sequence_.ProvenanceAt(position),
-      sequence_.sections.get(), sequence_.table.retention());
+      position, KindOf(spot), sequence_.ProvenanceAt(position),
+      sequence_.sections.get(), sequence_.table.retention(), spot.turn);
   if (anchor == nullptr) return false;
   InsertAnchor(sequence_.anchors, std::move(anchor));
   return true;

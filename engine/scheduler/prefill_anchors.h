@@ -20,11 +20,11 @@ namespace holdfast::engine {
 class PrefillAnchors {
  public:
   // `sequence` has been resumed; `messages` ascend: where the prompt's user
-  // messages and assistant headers start. A sequence that leaves no trace gets
-  // no anchors. `restored`: where it was resumed there is no anchor yet.
-  // Arguments outlive this, `messages` need not.
+  // messages and assistant headers start; `turn`: Request::turn. A sequence
+  // that leaves no trace gets no anchors. `restored`: where it was resumed
+  // there is no anchor yet. Arguments outlive this, `messages` need not.
   PrefillAnchors(EngineState& state, Sequence& sequence, int prompt_tokens,
-                 std::span<const int> messages, bool restored);
+                 std::span<const int> messages, int turn, bool restored);
 
   // Another request parts from the prompt at `position`: an anchor there too.
   // Positions that have been passed, or get one in any case, change nothing.

@@ -74,20 +74,34 @@ class Reader {
   void ReadAnchors() {
     const SectionBuffers::Buffer sections = state_.section_buffers.Take();
     if (sections == nullptr) return;
-    for (const int line : kept_.lines) {
-      if (sequence_.ProvenanceAt(line) != Provenance::kGrid) continue;
-      // All rows are there: the state alone is read.
-      if (!Restore(line, /*have=*/line).ok()) return;
-      if (!ReadStateImage(state_.model.layout(), image_.span(), state_.backend,
-                          sections.get())
-               .ok()) {
+    for (const int message : kept_.messages) {
+      const bool turn = message == kept_.messages.front();
+      if (!ReadAnchor(message, AnchorKind::kMessage, turn, sections.get())) {
         return;
       }
-      AnchorRef anchor = state_.anchor_slots.Take(
-          line, AnchorKind::kLine, Provenance::kGrid, sections.get());
-      if (anchor == nullptr) return;
-      InsertAnchor(sequence_.anchors, std::move(anchor));
     }
+    for (const int line : kept_.lines) {
+      if (!ReadAnchor(line, AnchorKind::kLine, false, sections.get())) return;
+    }
+  }
+
+  bool ReadAnchor(int position, AnchorKind kind, bool turn,
+                  std::byte* sections) {
+    if (sequence_.ProvenanceAt(position) != Provenance::kGrid) return true;
+    // All rows are there: the state alone is read, and the block that the
+    // position is in once more.
+    if (!Restore(position, /*have=*/position).ok() ||
+        !ReadStateImage(state_.model.layout(), image_.span(), state_.backend,
+                        sections)
+             .ok()) {
+      return false;
+    }
+    AnchorRef anchor =
+        state_.anchor_slots.Take(position, kind, Provenance::kGrid, sections,
+                                 RetentionClass::kResident, turn);
+    if (anchor == nullptr) return false;
+    InsertAnchor(sequence_.anchors, std::move(anchor));
+    return true;
   }
 
   absl::Status Restore(int position, int have) {

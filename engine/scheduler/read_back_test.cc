@@ -93,6 +93,36 @@ TEST_P(ReadBackTest, ItsLineAnchorsComeBackToo) {
   EXPECT_GE(answer.result.cache.resumed_at, 2 * kGrid);
 }
 
+TEST_P(ReadBackTest, ItsTurnsAnchorComesBackToo) {
+  const auto old = Start(nullptr);
+  Request turn = MakeRequest(prompt_, 5);
+  turn.messages = {50, 900, 2 * kGrid + 10, 2 * kGrid + 60};
+  turn.turn = 900;
+  old->engine->Run(turn);
+  old->Spill();
+  const auto node = Start(old.get());
+  std::vector<Anchor> messages;
+  for (const AnchorRef& anchor : node->engine->resident()->anchors) {
+    if (anchor->kind == AnchorKind::kMessage) messages.push_back(*anchor);
+  }
+  // A new user message, and a template that changes the turn's answers.
+  const Ids next =
+      Joined(Ids(prompt_.begin(), prompt_.begin() + 903), SomeIds(800, 8));
+  const Answer answer = node->RunChecked(MakeRequest(next));
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kSpill);
+  if (GetParam() == FakeModel::Kind::kRecurrent) {
+    ASSERT_EQ(messages.size(), 2u);
+    EXPECT_EQ(messages[0].position, 900);
+    EXPECT_TRUE(messages[0].turn);
+    EXPECT_EQ(messages[1].position, 2 * kGrid + 60);
+    EXPECT_FALSE(messages[1].turn);
+    EXPECT_EQ(answer.result.cache.resumed_at, 900);
+    EXPECT_EQ(answer.result.cache.anchor, AnchorKind::kMessage);
+  } else {
+    EXPECT_EQ(answer.result.cache.resumed_at, 903);
+  }
+}
+
 TEST_P(ReadBackTest, AnotherSessionWithTheSameHead) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));

@@ -35,6 +35,10 @@ struct Request {
   // Start of the last user message before the first assistant's: where the next
   // session of the same folder parts. 0: not known.
   int head = 0;
+  // Start of the first answer to the last user message, one of `messages`: many
+  // templates take the reasoning out of all answers before a user message, so
+  // the next one's prompt parts here. 0: not known.
+  int turn = 0;
   std::string salt;
   // The model that the prompt's ids were made for; nothing: not checked.
   std::optional<Sha256Digest> fingerprint;

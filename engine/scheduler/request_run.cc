@@ -69,9 +69,11 @@ void RequestRun::Start(Seat& seat, double queue_ms) {
         absl::ResourceExhaustedError("no memory for a sequence's sections"));
   }
   if (resumed_) {
-    // A grid backend's answer is decoded again row by row: another request's
-    // prefill of the same tokens has other bits.
-    const int rows = state_.rule.any_split() ? target() : result_.prompt_tokens;
+    // A grid backend's answer is decoded again row by row where its own end is
+    // gone: another request's prefill of the same tokens has other bits.
+    const int rows = state_.rule.any_split() || OwnEndIsKept()
+                         ? target()
+                         : result_.prompt_tokens;
     again_.reset();
     again_keys_.assign(ids_.begin(), ids_.begin() + rows);
     again_.emplace(state_, request_, again_keys_, sequence_.root);
@@ -114,6 +116,18 @@ absl::Status RequestRun::Resumed(const CacheReport& report) {
   return LogitsOfCachedPrompt();
 }
 
+bool RequestRun::OwnEndIsKept() const {
+  const std::span<const std::int32_t> rows = std::span(ids_).first(target());
+  return !request_.session_key.empty() &&
+         std::ranges::any_of(
+             state_.retained.Sequences(), [&](const Sequence* kept) {
+               return kept->root == sequence_.root &&
+                      kept->session_key == request_.session_key &&
+                      kept->sections != nullptr &&
+                      std::ranges::equal(kept->ids, rows);
+             });
+}
+
 absl::Status RequestRun::LogitsOfCachedPrompt() {
   if (rows_left() > 0) return absl::OkStatus();
   // All of it was cached: its last hidden row is as good as a forward.
@@ -148,7 +162,7 @@ void RequestRun::CountResume(const CacheReport& report) {
 void RequestRun::TakeAnchors() {
   if (sequence_.rows() > result_.prompt_tokens) return;
   anchors_.emplace(state_, sequence_, result_.prompt_tokens, request_.messages,
-                   restored_);
+                   request_.turn, restored_);
   for (const int position : waited_for_) anchors_->AlsoAt(position);
   result_.cache.anchors_taken += anchors_->Reached();
 }

@@ -30,7 +30,9 @@ namespace holdfast::engine {
 // It can be paused between two steps and started again later: then it forwards
 // what was lost meanwhile, computes the same bits as if nothing had happened,
 // and samples behind the same boundary of prompt and output. Its client sees
-// one stream.
+// one stream. On a grid backend a prompt that goes on from its session's end
+// has the same bits as long as its rows at the pause, or that end, are kept;
+// else it is read again from a line, and only the tokens that were sent stay.
 class RequestRun {
  public:
   enum class Phase {
@@ -105,6 +107,8 @@ class RequestRun {
 
   // Its rows are what the caches gave.
   absl::Status Resumed(const CacheReport& report);
+  // The conversation that a pause left still has all its rows and their end.
+  bool OwnEndIsKept() const;
   absl::Status LogitsOfCachedPrompt();
   // What the cache gave: `report` says it of this start.
   void CountResume(const CacheReport& report);

@@ -23,6 +23,18 @@ void TakeFromEnd(SourceRows& rows_of, int count) {
   }
 }
 
+AnchorKind KindOf(StoredState state) {
+  switch (state) {
+    case StoredState::kLine:
+      return AnchorKind::kLine;
+    case StoredState::kMessage:
+      return AnchorKind::kMessage;
+    case StoredState::kEnd:
+      break;
+  }
+  return AnchorKind::kEnd;
+}
+
 }  // namespace
 
 Resumption::Resumption(EngineState& state, const Request& request,
@@ -110,15 +122,13 @@ int Resumption::InPlacePosition() const {
 
 CacheReport Resumption::FromTiers(const TierResumption& from) const {
   const Sequence& sequence = *sequence_;
-  const int grid = static_cast<int>(state_.model.layout().grid_tokens);
-  const bool line = sequence.rows() % grid == 0 && sequence.taint == kUntainted;
   return {.source = from.source,
           .resumed_at = sequence.rows(),
           .restored = from.restored,
           .rows_of = from.rows_of,
           .computed = 0,
           .miss = MissReason::kNone,
-          .anchor = line ? AnchorKind::kLine : AnchorKind::kEnd,
+          .anchor = KindOf(from.state),
           .anchors_taken = 0};
 }
 

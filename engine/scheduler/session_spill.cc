@@ -53,8 +53,19 @@ class Staging {
 // One that was cut has no end.
 bool Storable(const Sequence& sequence) { return sequence.sections != nullptr; }
 
+// Which of a conversation's anchors go with its end.
+struct KeptStates {
+  int lines = kKeptLineAnchors;  // the newest
+  // Where the next user message's prompt may part; and where a retry of the
+  // last request does.
+  bool turn = true;
+  bool newest_message = true;
+};
 // Before a conversation loses rows there may be little room for states.
-constexpr int kLinesBeforeLoss = 1;
+constexpr KeptStates kBeforeLoss = {.lines = 1, .newest_message = false};
+constexpr KeptStates kStoreTurn = {.lines = 0, .newest_message = false};
+constexpr KeptStates kNone = {
+    .lines = 0, .turn = false, .newest_message = false};
 
 // Twice what the measured rate says: a request waits, and the drive may have
 // slowed down. Never longer than the blocks may be lent.
@@ -90,6 +101,34 @@ AnchorList LinesBelow(const Sequence& sequence, int grid, int end) {
     }
   }
   return lines;
+}
+
+// Those below `end` that `kept` says, oldest first.
+AnchorList AnchorsBelow(const Sequence& sequence, int grid, int end,
+                        const KeptStates& kept) {
+  AnchorList anchors =
+      NewestAnchors(LinesBelow(sequence, grid, end), kept.lines);
+  AnchorList messages;
+  for (const AnchorRef& anchor : sequence.anchors) {
+    if (anchor->kind == AnchorKind::kMessage && anchor->position < end) {
+      messages.push_back(anchor);
+    }
+  }
+  const auto add = [&anchors](const AnchorRef& anchor) {
+    const auto at = std::ranges::lower_bound(
+        anchors, anchor->position, {},
+        [](const AnchorRef& other) { return other->position; });
+    if (at == anchors.end() || *at != anchor) anchors.insert(at, anchor);
+  };
+  if (const AnchorRef turn = TurnAnchor(messages); kept.turn && turn) add(turn);
+  if (kept.newest_message && !messages.empty()) add(messages.back());
+  return anchors;
+}
+
+// Message anchors exist only where any prompt may resume at them.
+StoredState KindOf(const Anchor& anchor, int grid) {
+  return anchor.position % grid == 0 ? StoredState::kLine
+                                     : StoredState::kMessage;
 }
 
 // Of its first `rows` rows with the states that are staged.
@@ -138,27 +177,33 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
   return job;
 }
 
-// The first `rows` rows with at most `lines` of the line anchors below them and
-// the state behind the last, for the spill. Nothing when the pool has no room
-// for that.
-std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
-                                  int rows, int lines,
-                                  const std::byte* sections,
-                                  steady_clock::time_point deadline) {
-  state.tiering->leases.Collect(steady_clock::now());
+// The first `rows` rows, those of the anchors below them that `kept` says, as
+// far as there is room, and the state behind the last.
+std::optional<StoreJob> StageSpill(EngineState& state, const Sequence& sequence,
+                                   int rows, const KeptStates& kept,
+                                   const std::byte* sections,
+                                   steady_clock::time_point deadline) {
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
-  std::optional<StoreJob> job;
   Staging staging(state);
-  const AnchorList newest =
-      NewestAnchors(LinesBelow(sequence, grid, rows), lines);
-  for (const AnchorRef& anchor : newest) {
-    (void)staging.Add(anchor->position, StoredState::kLine, anchor->sections);
+  for (const AnchorRef& anchor : AnchorsBelow(sequence, grid, rows, kept)) {
+    (void)staging.Add(anchor->position, KindOf(*anchor, grid),
+                      anchor->sections);
   }
   const StoredState kind =
       rows == sequence.rows() ? StoredState::kEnd : StoredState::kLine;
-  if (staging.Add(rows, kind, sections)) {
-    job = MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
-  }
+  if (!staging.Add(rows, kind, sections)) return std::nullopt;
+  return MakeJob(state, sequence, rows, Tier::kSpill, staging, deadline);
+}
+
+// For the spill. Nothing when there is no room for rows and their end.
+std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
+                                  int rows, const KeptStates& kept,
+                                  const std::byte* sections,
+                                  steady_clock::time_point deadline) {
+  state.tiering->leases.Collect(steady_clock::now());
+  auto job = StageSpill(state, sequence, rows, kept, sections, deadline);
+  // Without its end the anchors are worth less than the other way round.
+  if (!job) job = StageSpill(state, sequence, rows, kNone, sections, deadline);
   if (!job) {
     spdlog::warn("spill rows={}: there is no room to lend it", rows);
   }
@@ -169,12 +214,12 @@ std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
 // there is no room to lend it, or when it took too long.
 std::optional<StoreOutcome> SpillRows(EngineState& state,
                                       const Sequence& sequence, int rows,
-                                      int lines, const std::byte* sections,
-                                      bool resident,
+                                      const KeptStates& kept,
+                                      const std::byte* sections, bool resident,
                                       steady_clock::time_point deadline) {
   const auto start = steady_clock::now();
   if (start >= deadline) return std::nullopt;
-  auto job = MakeSpill(state, sequence, rows, lines, sections, deadline);
+  auto job = MakeSpill(state, sequence, rows, kept, sections, deadline);
   if (!job) return std::nullopt;
   job->resident = resident;
   const auto outcome = std::make_shared<std::promise<StoreOutcome>>();
@@ -219,7 +264,7 @@ bool IsResident(const EngineState& state, const Sequence& sequence) {
 }  // namespace
 
 int BlocksToStageSpill(const EngineState& state) {
-  return (kLinesBeforeLoss + 1) * BlocksOfImage(state);
+  return (kBeforeLoss.lines + kBeforeLoss.turn + 1) * BlocksOfImage(state);
 }
 
 void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
@@ -233,7 +278,7 @@ void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
         !done.emplace(sequence->root, SpillKey(*sequence)).second) {
       continue;
     }
-    SpillRows(state, *sequence, sequence->rows(), kKeptLineAnchors,
+    SpillRows(state, *sequence, sequence->rows(), KeptStates(),
               sequence->sections.get(), IsResident(state, *sequence), deadline);
   }
   state.tiering->tiers.Drained();
@@ -255,11 +300,11 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
   const AnchorList half =
       NewestAnchors(LinesBelow(sequence, grid, sequence.rows() / 2 + 1), 1);
   if (!half.empty()) {
-    SpillRows(state, sequence, half[0]->position, 0, half[0]->sections,
+    SpillRows(state, sequence, half[0]->position, kNone, half[0]->sections,
               /*resident=*/false, deadline);
   }
   const auto outcome =
-      SpillRows(state, sequence, sequence.rows(), kLinesBeforeLoss,
+      SpillRows(state, sequence, sequence.rows(), kBeforeLoss,
                 sequence.sections.get(), /*resident=*/false, deadline);
   if (!outcome) {
     ++tiering.counters->lost_spills;
@@ -292,7 +337,7 @@ void SaveSession(EngineState& state, const std::string& session_key,
   const Sequence& sequence = **found;
   const auto lease =
       deadlines::Lease(sequence.table.size() * state.pool.block_bytes());
-  auto job = MakeSpill(state, sequence, sequence.rows(), kKeptLineAnchors,
+  auto job = MakeSpill(state, sequence, sequence.rows(), KeptStates(),
                        sequence.sections.get(), steady_clock::now() + lease);
   if (!job) {
     saved.status = absl::FailedPreconditionError(
@@ -325,6 +370,16 @@ void StoreTurn(EngineState& state, const Seat& seat) {
   if (rows < kBlockTokens || bytes > state.tiering->store_entry_bytes) return;
   Staging staging(state);
   std::optional<StoreJob> job;
+  const int grid = static_cast<int>(state.model.layout().grid_tokens);
+  const AnchorList kept = AnchorsBelow(resident, grid, rows, kStoreTurn);
+  const std::uint64_t states =
+      kept.size() * StateImageBytes(state.model.layout());
+  if (bytes + states <= state.tiering->store_entry_bytes) {
+    for (const AnchorRef& anchor : kept) {
+      (void)staging.Add(anchor->position, KindOf(*anchor, grid),
+                        anchor->sections);
+    }
+  }
   if (staging.Add(rows, StoredState::kEnd, resident.sections.get())) {
     job = MakeJob(state, resident, rows, Tier::kStore, staging,
                   steady_clock::now() + deadlines::Lease(bytes));

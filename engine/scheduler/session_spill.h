@@ -13,12 +13,12 @@
 namespace holdfast::engine {
 
 // Stores the resident conversation of every seat and those that are parked with
-// their end, whatever their length: rows, the state behind the last row and the
-// newest line anchors. Residents go first, then the one used last; of one
-// session only the newest, for a newer file replaces an older. Waits until all
-// are durable, at most until `deadline`. Says in the log what came of each. The
-// residents are read back by the next start. On the engine thread, when nothing
-// runs; all stay.
+// their end, whatever their length: rows, the state behind the last row, the
+// newest line anchors, the turn's message anchor and the newest one. Residents
+// go first, then the one used last; of one session only the newest, for a newer
+// file replaces an older. Waits until all are durable, at most until
+// `deadline`. Says in the log what came of each. The residents are read back by
+// the next start. On the engine thread, when nothing runs; all stay.
 void SpillConversations(EngineState& state,
                         std::chrono::steady_clock::time_point deadline);
 
@@ -44,8 +44,9 @@ struct SavedSession {
 void SaveSession(EngineState& state, const std::string& session_key,
                  std::function<void(const SavedSession&)> done);
 
-// Queues the seat's resident for the state store, when it fits into an entry
-// there. Waits for nobody. On the engine thread, after a request.
+// Queues the seat's resident with its turn's anchor for the state store, when
+// it fits into an entry there. Waits for nobody. On the engine thread, after a
+// request.
 void StoreTurn(EngineState& state, const Seat& seat);
 
 }  // namespace holdfast::engine

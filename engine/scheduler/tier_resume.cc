@@ -142,6 +142,7 @@ void TierResume::Ended(const absl::Status& status, double seconds) {
       tiering.costs.MeasuredRead(from.tier, from.bytes, seconds);
     }
     result_ = {.source = SourceOf(from.tier),
+               .state = from.state,
                .restored = restored_,
                .rows_of = rows_of_};
     ended_ = true;

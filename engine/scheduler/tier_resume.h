@@ -21,7 +21,8 @@ struct TierResumption {
   // Not kNone: the sequence has the state: as a cold run would have it, or, on
   // a grid backend, as its own conversation kept it.
   CacheSource source = CacheSource::kNone;
-  int restored = 0;         // rows that were read
+  StoredState state = StoredState::kLine;  // where, when there is a source
+  int restored = 0;                        // rows that were read
   SourceRows rows_of = {};  // those below, which were in the pool
   // Why the tiers did not serve, when that is more than "cold".
   MissReason miss = MissReason::kNone;

@@ -226,6 +226,40 @@ TEST_P(TierRunTest, TheResidentIsSpilledAndComesBackAtItsEnd) {
   EXPECT_EQ(answer.result.cache.anchor, AnchorKind::kEnd);
 }
 
+// The next user message parts in the turn, far below the newest anchors.
+TEST_P(TierRunTest, TheTurnsAnchorIsStoredAndOutlivesTheSeat) {
+  if (GetParam() != FakeModel::Kind::kRecurrent) {
+    GTEST_SKIP() << "it has no anchors";
+  }
+  Request turn = MakeRequest(SomeIds(2 * grid_ + 300, 21), 5);
+  turn.session_key = "a";
+  turn.messages = {40, 700, 1200, 1500, 1800, 2100, 2200, 2300};
+  turn.turn = 700;
+  Request next = turn;
+  next.prompt.resize(703);
+  for (const std::int32_t id : SomeIds(2000, 22)) next.prompt.push_back(id);
+  const auto old = Make(40);
+  old->tiers->store_entry_bytes = std::uint64_t{1} << 40;
+  old->engine->Run(turn);
+  const auto stored = Make(40, old.get());
+  const Answer from_store = stored->RunChecked(next);
+  EXPECT_EQ(from_store.result.cache.source, CacheSource::kStore);
+  EXPECT_EQ(from_store.result.cache.resumed_at, 700);
+  EXPECT_EQ(from_store.result.cache.anchor, AnchorKind::kMessage);
+  // Another one takes its seat.
+  old->tiers->entries.clear();
+  old->tiers->store_entry_bytes = 0;
+  old->engine->Run(MakeRequest(SomeIds(2 * grid_, 23)));
+  old->Spill();
+  const auto spilled = Make(40, old.get());
+  const Answer from_spill = spilled->RunChecked(next);
+  EXPECT_EQ(from_spill.result.cache.source, CacheSource::kSpill);
+  EXPECT_EQ(from_spill.result.cache.resumed_at, 700);
+  const Answer parked = old->RunChecked(next);
+  EXPECT_EQ(parked.result.cache.source, CacheSource::kParked);
+  EXPECT_EQ(parked.result.cache.resumed_at, 700);
+}
+
 TEST_P(TierRunTest, EachTurnAndOneLineGoToTheStateStore) {
   const auto old = Make();
   old->tiers->store_entry_bytes = std::uint64_t{1} << 40;

@@ -102,6 +102,19 @@ int HeadOf(const v1::GenerateRequest& proto) {
   return head;
 }
 
+int TurnOf(const v1::GenerateRequest& proto) {
+  int turn = 0;
+  bool answered = true;
+  for (const v1::MessagePosition& message : proto.messages()) {
+    if (message.role() == v1::ROLE_USER) answered = false;
+    if (message.role() == v1::ROLE_ASSISTANT &&
+        !std::exchange(answered, true)) {
+      turn = ToInt(message.position_tokens());
+    }
+  }
+  return turn;
+}
+
 v1::Refused::Reason ToProto(Refusal::Reason reason) {
   switch (reason) {
     case Refusal::Reason::kQueueFull:
@@ -166,6 +179,7 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   request.prompt = Ids(proto.prompt_ids());
   request.messages = MessageStarts(proto);
   request.head = HeadOf(proto);
+  request.turn = TurnOf(proto);
   request.salt = proto.salt();
   if (!proto.fingerprint().empty()) {
     // Another length is another model's: all zeros is nobody's.

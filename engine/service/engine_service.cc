@@ -250,8 +250,9 @@ grpc::ServerUnaryReactor* EngineService::RecordTurn(
     v1::RecordTurnResponse* response) {
   const Served* served = served_;
   if (served == nullptr) return Answer(context, Loading());
-  engine::RecordTurn(*served->serving.scheduler->records(), served->fingerprint,
-                     *request, response);
+  engine::RecordTurn(*served->serving.scheduler->records(),
+                     served->serving.records, served->fingerprint, *request,
+                     response);
   return Answer(context, grpc::Status::OK);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "engine/records/record_bytes.h"
@@ -59,12 +61,26 @@ void GetRecords(const std::shared_ptr<SessionRecords>& records,
       });
 }
 
-void RecordTurn(SessionRecords& records, const Sha256Digest& fingerprint,
+void RecordTurn(SessionRecords& records, RecordSource* source,
+                const Sha256Digest& fingerprint,
                 const v1::RecordTurnRequest& request,
                 v1::RecordTurnResponse* response) {
-  response->set_recorded(records.AddTurn(
-      RootPrefixKey(fingerprint, request.salt()), request.session_key(),
-      request.record_ticket(), FromProto(request.turn())));
+  const PrefixKey root = RootPrefixKey(fingerprint, request.salt());
+  const std::string& key = request.session_key();
+  const RecordedTurn turn = FromProto(request.turn());
+  response->set_recorded(
+      records.AddTurn(root, key, request.record_ticket(), turn));
+  if (!response->recorded() || source == nullptr) return;
+  // One that is still to end takes the turn with it when it is stored.
+  for (const RecordRef& record : records.Find(root, key, /*touch=*/false)) {
+    if (record->turns.empty() || record->turns.back().begin != turn.begin ||
+        record->turns.back().end != turn.end ||
+        record->turns.back().sent != turn.sent) {
+      continue;
+    }
+    return source->Put(root, key, std::span(record->ids).first(record->end),
+                       EncodeRecord(*record));
+  }
 }
 
 }  // namespace holdfast::engine

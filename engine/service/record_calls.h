@@ -20,8 +20,10 @@ void GetRecords(const std::shared_ptr<SessionRecords>& records,
                 RecordSource* source, const Sha256Digest& fingerprint,
                 const v1::GetRecordsRequest& request,
                 v1::GetRecordsResponse* response, std::function<void()> done);
-// Does not wait.
-void RecordTurn(SessionRecords& records, const Sha256Digest& fingerprint,
+// What was recorded of a conversation that has ended goes to `source` (null:
+// none), too. Does not wait.
+void RecordTurn(SessionRecords& records, RecordSource* source,
+                const Sha256Digest& fingerprint,
                 const v1::RecordTurnRequest& request,
                 v1::RecordTurnResponse* response);
 

@@ -32,6 +32,32 @@ using testing::SomeIds;
 constexpr int kBlocks = 16;
 constexpr std::chrono::seconds kGiveUp{30};
 
+TEST(ConvertTest, TheTurnIsTheFirstAnswerToTheLastUserMessage) {
+  v1::GenerateRequest proto;
+  for (int i = 0; i < 100; ++i) proto.add_prompt_ids(i);
+  EXPECT_EQ(FromProto(proto)->turn, 0);
+  const auto add = [&proto](std::uint32_t position, v1::Role role) {
+    v1::MessagePosition* message = proto.add_messages();
+    message->set_position_tokens(position);
+    message->set_role(role);
+  };
+  add(0, v1::ROLE_SYSTEM);
+  add(10, v1::ROLE_USER);
+  EXPECT_EQ(FromProto(proto)->turn, 0);
+  add(20, v1::ROLE_ASSISTANT);
+  EXPECT_EQ(FromProto(proto)->turn, 20);
+  add(30, v1::ROLE_TOOL);
+  add(40, v1::ROLE_ASSISTANT);
+  EXPECT_EQ(FromProto(proto)->turn, 20);
+  add(50, v1::ROLE_USER);
+  add(60, v1::ROLE_ASSISTANT);
+  add(70, v1::ROLE_TOOL);
+  add(80, v1::ROLE_ASSISTANT);
+  EXPECT_EQ(FromProto(proto)->turn, 60);
+  EXPECT_THAT(FromProto(proto)->messages,
+              ::testing::ElementsAre(10, 20, 40, 50, 60, 80));
+}
+
 class ServiceTest : public ::testing::Test {
  protected:
   ServiceTest() {

@@ -59,6 +59,7 @@ class FakeTiers final : public CacheTiers {
       candidate.own_session = !prompt.session_key.empty() &&
                               prompt.session_key == entry.session_key &&
                               entry.kind != StoredState::kLine;
+      candidate.state = entry.kind;
       if (entry.position > entry.taint && !candidate.own_session) continue;
       lookup.candidates.push_back(candidate);
     }
@@ -80,7 +81,7 @@ class FakeTiers final : public CacheTiers {
     return std::make_unique<Restore>(*this, std::move(job));
   }
   void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
-    if (hold) {
+    if (hold && passes-- <= 0) {
       held.emplace_back(std::move(job), std::move(done));
       return;
     }
@@ -121,10 +122,18 @@ class FakeTiers final : public CacheTiers {
       candidate.bytes = entry.rows.size() + entry.image.size();
       candidate.taint = entry.taint;
       candidate.own_session = true;
-      kept.push_back({candidate, entry.root, entry.ids, entry.session_key, {}});
-      for (const Entry& line : drained) {
-        if (line.kind == StoredState::kLine && line.tier == entry.tier) {
-          kept.back().lines.push_back(line.position);
+      kept.push_back({.candidate = candidate,
+                      .root = entry.root,
+                      .ids = entry.ids,
+                      .session_key = entry.session_key,
+                      .lines = {},
+                      .messages = {}});
+      for (const Entry& other : drained) {
+        if (other.tier != entry.tier) continue;
+        if (other.kind == StoredState::kLine) {
+          kept.back().lines.push_back(other.position);
+        } else if (other.kind == StoredState::kMessage) {
+          kept.back().messages.push_back(other.position);
         }
       }
     }
@@ -152,6 +161,7 @@ class FakeTiers final : public CacheTiers {
   absl::Status restore_status;
   int failures = -1;  // how many restores end so; negative: all
   bool hold = false;  // stores wait in `held`
+  int passes = 0;     // but for so many
   bool hold_restores = false;
   std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
   std::vector<Entry> entries;

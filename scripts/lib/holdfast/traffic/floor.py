@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from ..prompt_trie import PromptTrie, common_prefix
 
 
+@dataclass(frozen=True)
+class Part:
+    """Of one prompt."""
+    tokens: int  # of the floor
+    held: int  # that a server which forgot nothing but what SIGKILLs took would have
+
+
 @dataclass
 class Floor:
     """Tokens, summed over all prompts noted."""
@@ -17,6 +24,7 @@ class Floor:
         self._ever: dict[str, PromptTrie] = {}
         self._alive: dict[str, PromptTrie] = {}
         self._with_answers: dict[str, PromptTrie] = {}
+        self._alive_with_answers: dict[str, PromptTrie] = {}
         self._points: list[tuple[list[int], list[int]]] = []
 
     @property
@@ -27,23 +35,29 @@ class Floor:
         """All daemons were killed; `points` (cache_files.resume_points) is what
         the tiers on disk hold."""
         self._alive = {}
+        self._alive_with_answers = {}
         self._points = points
 
-    def note(self, salt: str, prompt: list[int], output: list[int]) -> int:
+    def note(self, salt: str, prompt: list[int], output: list[int]) -> Part:
         """Returns this prompt's part of the sum."""
         ever = self._ever.setdefault(salt, PromptTrie())
         alive = self._alive.setdefault(salt, PromptTrie())
         known = ever.known(prompt)
         new = len(prompt) - known
-        lost = max(0, known - max(alive.known(prompt), self._best_point(prompt)))
+        point = self._best_point(prompt)
+        lost = max(0, known - max(alive.known(prompt), point))
         self.new += new
         self.lost += lost
         with_answers = self._with_answers.setdefault(salt, PromptTrie())
         self.generated += max(0, with_answers.known(prompt) - known)
+        alive_with_answers = self._alive_with_answers.setdefault(salt, PromptTrie())
+        held = max(alive_with_answers.known(prompt), point)
+        # The last token is sampled and never forwarded.
+        alive_with_answers.add(prompt + output[:-1])
         ever.add(prompt)
         alive.add(prompt)
         with_answers.add(prompt + output)
-        return new + lost
+        return Part(new + lost, held)
 
     def _best_point(self, prompt: list[int]) -> int:
         best = 0

@@ -82,7 +82,7 @@ def _play(options: argparse.Namespace, shape: plan.Shape) -> tuple[play.Result, 
     with Daemons(model.path, bin_dir=options.bin_dir, flags=flags) as daemons:
         daemons.wait_attached()
         player = play.Player(plan.make(options.seed, shape), daemons, options.seed,
-                             options.compare, say)
+                             options.compare, options.exactness == "grid", say)
         start = time.monotonic()
         result = player.play()
         seconds = time.monotonic() - start
@@ -100,19 +100,22 @@ def _summary(result: play.Result) -> dict:
             "floor_new_tokens": floor.new, "floor_lost_tokens": floor.lost,
             "generated_before_tokens": floor.generated, "ratio": round(result.ratio(), 4),
             "cached_by_source": result.by_source(),
-            "requests_over_their_floor": [
-                {"label": s.label, "computed": s.computed, "floor": s.floor,
-                 "source": s.answer.holdfast.get("cache_source"),
+            "reread_tokens": result.causes.total, "reread_by_cause": result.causes.rows(),
+            "requests_that_reread": [
+                {"label": s.label, "computed": s.computed, "reread": s.reread,
+                 "floor": s.part.tokens, "source": s.answer.holdfast.get("cache_source"),
                  "anchor": s.answer.holdfast.get("anchor")}
-                for s in result.served if s.computed > s.floor]}
+                for s in result.served if s.reread > 0]}
 
 
 def _print(result: play.Result, seconds: float) -> None:
     found = _summary(result)
-    worst = sorted(found["requests_over_their_floor"], key=lambda r: r["floor"] - r["computed"])
-    for row in worst[:10]:
-        say(f"  over its floor of {row['floor']}: {row['label']} computed {row['computed']} "
+    for row in sorted(found["requests_that_reread"], key=lambda r: -r["reread"])[:10]:
+        say(f"  {row['label']} computed {row['computed']}, {row['reread']} of them again "
             f"({row['source']}, {row['anchor'] or 'no anchor'})")
+    say(f"  {found['reread_tokens']} of the tokens computed could have been had:")
+    for row in found["reread_by_cause"]:
+        say(f"    {row['tokens']:6} in {row['requests']:3} requests: {row['cause']}")
     sources = ", ".join(f"{k} {v}" for k, v in sorted(found["cached_by_source"].items()))
     say(f"  {found['requests']} requests in {seconds:.0f} s, {found['prompt_tokens']} prompt tokens; "
         f"from caches: {sources}")

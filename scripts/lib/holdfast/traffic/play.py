@@ -13,7 +13,8 @@ from ..client import Answer
 from ..daemons import Daemons
 from ..textgen import Random
 from . import plan as plans
-from .floor import Floor
+from .causes import Causes, cause
+from .floor import Floor, Part
 
 MAX_TOKENS = 2000
 WRITER_DEADLINE_S = 60
@@ -28,17 +29,23 @@ class Served:
     label: str
     salt: str
     answer: Answer
-    floor: int  # its part of it
+    part: Part  # of the floor
 
     @property
     def computed(self) -> int:
         return self.answer.holdfast.get("computed_tokens", 0)
+
+    @property
+    def reread(self) -> int:
+        """Tokens computed that the server could have had."""
+        return self.part.held - (self.answer.prompt_tokens - self.computed)
 
 
 @dataclass
 class Result:
     floor: Floor = field(default_factory=Floor)
     served: list[Served] = field(default_factory=list)
+    causes: Causes = field(default_factory=Causes)
     problems: list[str] = field(default_factory=list)
     kept: list[tuple[Served, dict]] = field(default_factory=list)  # to compare, and as sent
 
@@ -61,7 +68,7 @@ class Result:
 
 
 class Player:
-    def __init__(self, plan: plans.Plan, daemons: Daemons, seed: int, compared: int,
+    def __init__(self, plan: plans.Plan, daemons: Daemons, seed: int, compared: int, grid: bool,
                  say: Callable[[str], None]):
         self._plan = plan
         self._daemons = daemons
@@ -69,6 +76,8 @@ class Player:
         self._model = daemons.client.model_id()
         self._histories = [[{"role": "system", "content": head}] for head in plan.heads]
         self._tools = plans.tools()
+        self._grid = grid
+        self._restarted: dict[int, str] = {}  # by session, until its next request
         self._compared = _drawn(seed, compared, [i for i, step in enumerate(plan.steps)
                                                  if isinstance(step, plans.Turn)])
         self.result = Result()
@@ -126,9 +135,20 @@ class Player:
         served = Served(label, salt, answer, result.floor.note(
             salt, answer.holdfast["prompt_ids"], answer.holdfast["output_ids"]))
         result.served.append(served)
+        self._note_cause(served, session, title=label.startswith("title"))
         if compared:
             result.kept.append((served, body))
         return answer
+
+    def _note_cause(self, served: Served, session: int, title: bool) -> None:
+        restarted = self._restarted.get(session) if title else self._restarted.pop(session, None)
+        if served.reread <= 0:
+            return
+        report = served.answer.holdfast
+        self.result.causes.add(
+            cause(served.reread, source=report.get("cache_source") or "none",
+                  anchor=report.get("anchor") or "", grid=self._grid, title=title,
+                  restarted=restarted), served.reread)
 
     def _restart(self, step: plans.Restart) -> None:
         which = signal.Signals[f"SIG{step.signal}"]
@@ -138,6 +158,7 @@ class Player:
         self._daemons.restart("all", which)
         if which == signal.SIGKILL:
             self.result.floor.killed(cache_files.resume_points(self._daemons.cache_dir))
+        self._restarted = dict.fromkeys(range(len(self._plan.heads)), step.signal)
         self._say(f"  {which.name} of all daemons")
 
     def _wait_writer_idle(self) -> None:
