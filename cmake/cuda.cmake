@@ -58,8 +58,8 @@ endif()
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 # 2810: nvcc's front end takes the reference that an assignment returns for an
 # ignored value of a [[nodiscard]] type. Formats of weights are constexpr
-# functions of the host's headers.
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-diag-suppress=2810;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Werror>")
+# functions of the host's headers. A kernel that spills registers is an error.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-diag-suppress=2810;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Werror;-Xptxas=--warn-on-spills,--warning-as-error>")
 get_filename_component(CUDAToolkit_ROOT "${holdfast_nvcc}" DIRECTORY)
 get_filename_component(CUDAToolkit_ROOT "${CUDAToolkit_ROOT}" DIRECTORY)
 find_package(CUDAToolkit 13.0 REQUIRED)

@@ -209,6 +209,10 @@ absl::Status LoadedEngine::MakeDevicePool(const Config& config,
       static_cast<int>(memory.staging_bytes / plan.block_bytes));
   if (!pool.ok()) return pool.status();
   pool_memory_ = *std::move(pool);
+  spdlog::info(
+      "sampling on=device limits=\"on the host, from logits copied back: "
+      "requests with penalties or logit_bias, prompts cached whole, "
+      "top_k above 256, draws beyond the 256 largest logits\"");
   if (config.no_cache_service) {
     spdlog::info("arena kind=none reason=\"--no-cache-service\"");
   } else if (pool_memory_->arena() == nullptr) {

@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sampling/token_choice.h"
 #include "kernels/status.h"
 
 namespace holdfast::kernels {
@@ -337,6 +338,16 @@ class Backend {
   // x[r] += sigmoid(gate[r x gate_stride]) * y[r]
   virtual void AddGated(float* x, const float* y, const float* gate,
                         int gate_stride, int rows, int cols) = 0;
+
+  // ---- tokens ----
+  // Whether ChooseToken works. Where it does not, logits are read back.
+  virtual bool chooses_tokens() const { return false; }
+  // From the logits of a row, in the backend's memory; *out is there after
+  // Synchronize. The token is the one that TokenChooser (kernels/sampling)
+  // chooses from the same logits.
+  virtual void ChooseToken(const float* /*logits*/, int /*vocab*/,
+                           const TokenChoice& /*choice*/,
+                           ChosenToken* /*out*/) {}
 
   // ---- blocks: `parts` runs of 256 tokens x part_token_bytes ----
   // Copies the granules that hold the first `rows` rows of a block.

@@ -28,11 +28,11 @@ kernels::Status LogitWriter::Prepare(const LogitWeights& weights, int hidden,
   return kernels::OkStatus();
 }
 
-void LogitWriter::Ask(const float* row, float* out) {
+void LogitWriter::Ask(const float* row, const Target& target) {
   const std::size_t hidden = hidden_;
   backend_->Copy(row, hidden * sizeof(float),
                  rows_->floats() + targets_.size() * hidden);
-  targets_.push_back(out);
+  targets_.push_back(target);
   if (targets_.size() == kLogitRows) Flush();
 }
 
@@ -45,8 +45,14 @@ void LogitWriter::Flush() {
                    logits_->floats());
   const std::size_t vocab = vocab_size_;
   for (int i = 0; i < rows; ++i) {
-    backend_->Read(logits_->floats() + i * vocab, vocab * sizeof(float),
-                   targets_[i]);
+    const float* const logits = logits_->floats() + i * vocab;
+    const Target& target = targets_[i];
+    if (target.logits != nullptr) {
+      backend_->Read(logits, vocab * sizeof(float), target.logits);
+    }
+    if (target.choice != nullptr) {
+      backend_->ChooseToken(logits, vocab_size_, *target.choice, target.chosen);
+    }
   }
   targets_.clear();
 }
@@ -63,12 +69,15 @@ void LogitWriter::Write(std::span<const SequenceRows> sequences,
     if (!sequence.all_logits.empty()) {
       for (int i = 0; i < span.rows; ++i) {
         Ask(first + static_cast<std::size_t>(i) * hidden_,
-            sequence.all_logits.data() + i * vocab);
+            {.logits = sequence.all_logits.data() + i * vocab});
       }
     }
-    if (!sequence.last_logits.empty()) {
+    if (!sequence.last_logits.empty() || sequence.choice != nullptr) {
       Ask(first + static_cast<std::size_t>(span.rows - 1) * hidden_,
-          sequence.last_logits.data());
+          {.logits = sequence.last_logits.empty() ? nullptr
+                                                  : sequence.last_logits.data(),
+           .choice = sequence.choice,
+           .chosen = sequence.chosen});
     }
   }
   Flush();
@@ -81,7 +90,7 @@ kernels::Status LogitWriter::FromHidden(const std::byte* hidden,
                                             " of ", vocab_size_, " numbers"));
   }
   targets_.clear();
-  Ask(reinterpret_cast<const float*>(hidden), logits.data());
+  Ask(reinterpret_cast<const float*>(hidden), {.logits = logits.data()});
   Flush();
   return backend_->Synchronize();
 }

@@ -35,18 +35,25 @@ class LogitWriter {
   kernels::Status FromHidden(const std::byte* hidden, std::span<float> logits);
 
  private:
-  void Ask(const float* row, float* out);
+  // What is asked for of a row: its logits, a token chosen from them, or both.
+  struct Target {
+    float* logits = nullptr;
+    const kernels::TokenChoice* choice = nullptr;
+    kernels::ChosenToken* chosen = nullptr;
+  };
+
+  void Ask(const float* row, const Target& target);
   void Flush();
 
   kernels::Backend* backend_ = nullptr;
   LogitWeights weights_;
   int hidden_ = 0;
   int vocab_size_ = 0;
-  // Rows waiting for their logits, and where these go.
+  // Rows waiting for their logits, and what becomes of these.
   std::unique_ptr<kernels::Buffer> rows_;
   std::unique_ptr<kernels::Buffer> normed_;
   std::unique_ptr<kernels::Buffer> logits_;
-  std::vector<float*> targets_;
+  std::vector<Target> targets_;
 };
 
 }  // namespace holdfast::model

@@ -31,6 +31,10 @@ struct SequenceRows {
   // vocab_size floats each: for the last row, or for every row; empty: none.
   std::span<float> last_logits;
   std::span<float> all_logits;
+  // The token chosen from the last row's logits, which need not leave the
+  // backend's memory; null: none. Backends that choose tokens.
+  const kernels::TokenChoice* choice = nullptr;
+  kernels::ChosenToken* chosen = nullptr;
 };
 
 struct ModelInfo {

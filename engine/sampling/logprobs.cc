@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/sampling/exact_exp.h"
-#include "engine/sampling/sampler.h"
 #include "kernels/portable_math.h"
+#include "kernels/sampling/exact_exp.h"
+#include "kernels/sampling/token_chooser.h"
 
 namespace holdfast::engine {
 namespace {
@@ -28,9 +28,9 @@ std::vector<std::int32_t> Best(std::span<const float> logits, int count) {
 
 Logprobs ComputeLogprobs(std::span<const float> logits, std::int32_t chosen,
                          int top) {
-  const double largest = logits[ArgMax(logits)];
+  const double largest = logits[kernels::ArgMax(logits)];
   double sum = 0;
-  for (float logit : logits) sum += ExactExp(logit - largest);
+  for (float logit : logits) sum += kernels::ExactExp(logit - largest);
   const double log_sum = kernels::portable::Log(sum);
   const auto logprob = [&](std::int32_t id) {
     return static_cast<float>((logits[id] - largest) - log_sum);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <numeric>
 
-#include "engine/sampling/exact_exp.h"
 #include "engine/sampling/philox.h"
 #include "fmt/format.h"
 
@@ -19,6 +16,15 @@ absl::Status OutOfRange(const char* field, float value, const char* range) {
 
 bool Within(float value, float low, float high) {
   return value >= low && value <= high;  // false for NaN
+}
+
+kernels::TokenChoice Choice(const SamplingParams& params,
+                            std::uint64_t output_index) {
+  return {.temperature = params.temperature,
+          .top_k = params.top_k,
+          .top_p = params.top_p,
+          .min_p = params.min_p,
+          .uniform = UniformAt(params.seed, output_index)};
 }
 
 }  // namespace
@@ -63,21 +69,15 @@ bool AllFinite(std::span<const float> values) {
   return worst < 0x7f800000u;
 }
 
-std::int32_t ArgMax(std::span<const float> logits) {
-  return static_cast<std::int32_t>(std::ranges::max_element(logits) -
-                                   logits.begin());
-}
-
 Sampler::Sampler(int vocab_size)
-    : adjusted_(vocab_size), counts_(vocab_size), weights_(vocab_size) {}
+    : adjusted_(vocab_size), counts_(vocab_size), chooser_(vocab_size) {}
 
 std::int32_t Sampler::Sample(std::span<const float> logits,
                              std::span<const std::int32_t> prompt_ids,
                              std::span<const std::int32_t> output_ids,
                              const SamplingParams& params) {
   const auto adjusted = Adjust(logits, prompt_ids, output_ids, params);
-  if (params.temperature == 0) return ArgMax(adjusted);
-  return Draw(adjusted, params, UniformAt(params.seed, output_ids.size()));
+  return chooser_.Choose(adjusted, Choice(params, output_ids.size()));
 }
 
 std::span<const float> Sampler::Adjust(std::span<const float> logits,
@@ -115,68 +115,13 @@ std::span<const float> Sampler::Adjust(std::span<const float> logits,
   return adjusted_;
 }
 
-std::int32_t Sampler::Draw(std::span<const float> logits,
-                           const SamplingParams& params, double uniform) {
-  const float largest = logits[ArgMax(logits)];
-  const double temperature = params.temperature;
-  double total = 0;  // in ascending id
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    // The difference is exact in double, so it is 0 for the largest alone.
-    weights_[i] = ExactExp(
-        (static_cast<double>(logits[i]) - static_cast<double>(largest)) /
-        temperature);
-    total += weights_[i];
+std::optional<kernels::TokenChoice> ChoiceFromLogits(
+    const SamplingParams& params, std::uint64_t output_index) {
+  if (params.repetition_penalty != 1 || params.presence_penalty != 0 ||
+      params.frequency_penalty != 0 || !params.logit_bias.empty()) {
+    return std::nullopt;
   }
-  // A heap gives the candidates best first; few are looked at.
-  heap_.resize(logits.size());
-  std::iota(heap_.begin(), heap_.end(), 0);
-  const auto worse = [&](std::int32_t a, std::int32_t b) {
-    return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
-  };
-  std::ranges::make_heap(heap_, worse);
-  kept_.clear();
-  const auto next = [&] {
-    std::ranges::pop_heap(heap_, worse);
-    kept_.push_back(heap_.back());
-    heap_.pop_back();
-    return weights_[kept_.back()];
-  };
-
-  const std::size_t top_k = static_cast<std::size_t>(params.top_k);
-  if (top_k > 0 && top_k < logits.size()) {
-    total = 0;
-    while (kept_.size() < top_k) total += next();
-    heap_.clear();
-  }
-  if (params.top_p < 1) {
-    const double enough = static_cast<double>(params.top_p) * total;
-    double sum = 0;
-    std::size_t n = 0;
-    while (sum < enough && (n < kept_.size() || !heap_.empty())) {
-      sum += n < kept_.size() ? weights_[kept_[n]] : next();
-      ++n;
-    }
-    kept_.resize(n);
-    heap_.clear();
-    total = sum;
-  }
-  if (params.min_p > 0) {  // the best weight is 1
-    while (!heap_.empty() && weights_[heap_.front()] >= params.min_p) next();
-    heap_.clear();
-    while (weights_[kept_.back()] < params.min_p) kept_.pop_back();
-    total = 0;
-    for (std::int32_t id : kept_) total += weights_[id];
-  }
-  const double target = uniform * total;
-  double sum = 0;
-  for (std::size_t n = 0;; ++n) {
-    if (n == kept_.size()) {
-      if (heap_.empty()) return kept_.back();  // the sums' last rounding
-      next();
-    }
-    sum += weights_[kept_[n]];
-    if (sum > target) return kept_[n];
-  }
+  return Choice(params, output_index);
 }
 
 }  // namespace holdfast::engine

@@ -8,11 +8,14 @@
 #define HOLDFAST_ENGINE_SAMPLING_SAMPLER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/sampling/token_choice.h"
+#include "kernels/sampling/token_chooser.h"
 
 namespace holdfast::engine {
 
@@ -51,18 +54,19 @@ class Sampler {
                                 std::span<const std::int32_t> prompt_ids,
                                 std::span<const std::int32_t> output_ids,
                                 const SamplingParams& params);
-  std::int32_t Draw(std::span<const float> logits, const SamplingParams& params,
-                    double uniform);
 
   std::vector<float> adjusted_;
   std::vector<std::int32_t> counts_;  // zeros between calls
-  std::vector<double> weights_;
-  std::vector<std::int32_t> heap_;
-  std::vector<std::int32_t> kept_;
+  kernels::TokenChooser chooser_;
 };
 
+// What a backend needs to choose the token of that output index as Sample
+// would. None where logits are changed first (penalties, logit_bias): that
+// takes the ids of prompt and output, which are the host's.
+std::optional<kernels::TokenChoice> ChoiceFromLogits(
+    const SamplingParams& params, std::uint64_t output_index);
+
 bool AllFinite(std::span<const float> values);
-std::int32_t ArgMax(std::span<const float> logits);
 
 }  // namespace holdfast::engine
 

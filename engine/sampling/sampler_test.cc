@@ -5,15 +5,16 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/sampling/exact_exp.h"
 #include "engine/sampling/logprobs.h"
 #include "engine/sampling/philox.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/sampling/exact_exp.h"
 
 namespace holdfast::engine {
 namespace {
 
+using kernels::ExactExp;
 using Ids = std::vector<std::int32_t>;
 
 std::int32_t SampleOnce(const std::vector<float>& logits,

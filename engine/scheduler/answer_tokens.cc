@@ -35,7 +35,14 @@ bool AnswerTokens::AtLimit(Result& result) const {
   return true;
 }
 
-OutputToken AnswerTokens::Choose(std::span<const float> logits) {
+std::optional<kernels::TokenChoice> AnswerTokens::BackendsChoice() const {
+  if (!state_.backend.chooses_tokens() || request_.forced) return std::nullopt;
+  return ChoiceFromLogits(request_.sampling, ids_.size());
+}
+
+OutputToken AnswerTokens::Choose(std::span<const float> logits,
+                                 std::optional<std::int32_t> chosen,
+                                 Result& result) {
   OutputToken token;
   if (const auto word = budget_.Next()) {
     if (!std::exchange(closing_, true)) SkipForcedThinking();
@@ -43,6 +50,9 @@ OutputToken AnswerTokens::Choose(std::span<const float> logits) {
     token.hidden = true;
   } else if (request_.forced) {
     token.id = (*request_.forced)[forced_++];
+  } else if (chosen) {
+    token.id = *chosen;
+    ++result.chosen_by_backend;
   } else {
     token.id =
         state_.sampler.Sample(logits, request_.prompt, ids_, request_.sampling);
@@ -73,10 +83,11 @@ void AnswerTokens::SkipForcedThinking() {
 }
 
 bool AnswerTokens::Next(std::span<const float> logits,
+                        std::optional<std::int32_t> chosen,
                         const std::function<bool()>& stop, Result& result) {
   if (AtLimit(result)) return false;
   if (stop()) return End(FinishReason::kCancelled, result);
-  const OutputToken token = Choose(logits);
+  const OutputToken token = Choose(logits, chosen, result);
   const std::int32_t id = token.id;
   ids_.push_back(id);
   if (!sink_.OnToken(token)) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "engine/output/thinking_budget.h"
 #include "engine/scheduler/engine_state.h"
 #include "engine/scheduler/request.h"
+#include "kernels/sampling/token_choice.h"
 
 namespace holdfast::engine {
 
@@ -26,17 +28,25 @@ class AnswerTokens {
         stops_(request.stop_strings),
         budget_(request.thinking) {}
 
-  // Takes a token from the logits behind the last one and sends it. False when
-  // none follows, with the reason in `result`: the last token of an answer is
-  // never forwarded. `stop` says whether the request was cancelled.
-  bool Next(std::span<const float> logits, const std::function<bool()>& stop,
-            Result& result);
+  // How the backend is to choose the next token; none: the host does, from its
+  // logits.
+  std::optional<kernels::TokenChoice> BackendsChoice() const;
+  // The logits are wanted although the backend chooses.
+  bool wants_logits() const { return request_.top_logprobs.has_value(); }
+
+  // Takes a token from the logits behind the last one, or the one that the
+  // backend chose from them, and sends it. False when none follows, with the
+  // reason in `result`: the last token of an answer is never forwarded. `stop`
+  // says whether the request was cancelled.
+  bool Next(std::span<const float> logits, std::optional<std::int32_t> chosen,
+            const std::function<bool()>& stop, Result& result);
 
   const std::vector<std::int32_t>& ids() const { return ids_; }
 
  private:
   bool AtLimit(Result& result) const;
-  OutputToken Choose(std::span<const float> logits);
+  OutputToken Choose(std::span<const float> logits,
+                     std::optional<std::int32_t> chosen, Result& result);
   // A tag's token is its tag.
   std::string_view ThinkingText(std::int32_t id) const;
   // Of forced ids: those that the budget's words stand for.

@@ -114,8 +114,9 @@ struct Result {
   CacheReport cache;
   int prompt_tokens = 0;
   int output_tokens = 0;
-  int preemptions = 0;  // times it lost its seat to an older request
-  int recomputed = 0;   // rows forwarded again after one
+  int preemptions = 0;        // times it lost its seat to an older request
+  int recomputed = 0;         // rows forwarded again after one
+  int chosen_by_backend = 0;  // output tokens whose logits stayed with it
   Timing timing;
   std::optional<Digests> digests;
   std::string error;  // for kError

@@ -133,7 +133,9 @@ absl::Status RequestRun::LogitsOfCachedPrompt() {
   // All of it was cached: its last hidden row is as good as a forward.
   const absl::Status status = ToAbslStatus(
       state_.model.LogitsFromHidden(sequence_.sections.get(), logits_));
-  return status.ok() ? CheckFinite(true) : status;
+  if (!status.ok()) return status;
+  choice_.reset();
+  return CheckFinite({.ids = {}, .last_logits = logits_});
 }
 
 // Rows that this request had before and lost count once: as what they were the
@@ -251,8 +253,24 @@ void RequestRun::PromptDone() {
   NextToken();
 }
 
+absl::StatusOr<std::optional<std::int32_t>> RequestRun::BackendsToken() {
+  if (!choice_) return std::nullopt;
+  if (chosen_.outcome == kernels::ChosenToken::Outcome::kChosen) {
+    return chosen_.id;
+  }
+  // Its best candidates did not reach far enough.
+  if (step_.last_logits.empty()) {
+    const absl::Status status = ToAbslStatus(
+        state_.model.LogitsFromHidden(sequence_.sections.get(), logits_));
+    if (!status.ok()) return status;
+  }
+  return std::nullopt;
+}
+
 void RequestRun::NextToken() {
-  const bool goes_on = answer_.Next(logits_, stop_, result_);
+  const auto chosen = BackendsToken();
+  if (!chosen.ok()) return Fail(chosen.status());
+  const bool goes_on = answer_.Next(logits_, *chosen, stop_, result_);
   if (request_.prompt.size() + answer_.ids().size() > ids_.size()) {
     ids_.push_back(answer_.ids().back());
     ++state_.generated;
@@ -339,17 +357,28 @@ void RequestRun::SayTaint() {
 
 model::SequenceRows RequestRun::RowsOf(std::span<const std::int32_t> ids,
                                        bool logits) {
-  return {.ids = ids,
-          .position = sequence_.rows(),
-          .blocks = sequence_.table.pointers(),
-          .sections = sequence_.sections.get(),
-          .last_logits = logits ? std::span(logits_) : std::span<float>(),
-          .all_logits = {}};
+  model::SequenceRows rows = {.ids = ids,
+                              .position = sequence_.rows(),
+                              .blocks = sequence_.table.pointers(),
+                              .sections = sequence_.sections.get(),
+                              .last_logits = {},
+                              .all_logits = {}};
+  choice_.reset();
+  if (!logits) return rows;
+  choice_ = answer_.BackendsChoice();
+  if (choice_) {
+    rows.choice = &*choice_;
+    rows.chosen = &chosen_;
+  }
+  if (!choice_ || answer_.wants_logits() || request_.digest) {
+    rows.last_logits = logits_;
+  }
+  return rows;
 }
 
 absl::Status RequestRun::Append(const model::SequenceRows& rows,
                                 absl::Status status, Provenance provenance) {
-  if (status.ok()) status = CheckFinite(!rows.last_logits.empty());
+  if (status.ok()) status = CheckFinite(rows);
   if (!status.ok()) {
     model_failed_ = true;
     return status;
@@ -361,13 +390,17 @@ absl::Status RequestRun::Append(const model::SequenceRows& rows,
 
 // A hidden row that is not finite poisons every later one, so it stands for the
 // rows of its step where no logits were asked for.
-absl::Status RequestRun::CheckFinite(bool logits) const {
+absl::Status RequestRun::CheckFinite(const model::SequenceRows& rows) const {
   state_.backend.Read(sequence_.sections.get() + state_.h_last_offset,
                       state_.h_last.size() * sizeof(float),
                       state_.h_last.data());
   const absl::Status read = ToAbslStatus(state_.backend.Synchronize());
   if (!read.ok()) return read;
-  if (AllFinite(state_.h_last) && (!logits || AllFinite(logits_))) {
+  const bool logits = !rows.last_logits.empty() || choice_.has_value();
+  const bool chosen_from_bad =
+      choice_ && chosen_.outcome == kernels::ChosenToken::Outcome::kNotFinite;
+  if (AllFinite(state_.h_last) && AllFinite(rows.last_logits) &&
+      !chosen_from_bad) {
     return absl::OkStatus();
   }
   return NotFinite(logits);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/model/model.h"
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/answer_tokens.h"
@@ -99,7 +100,8 @@ class RequestRun {
   int target() const;
   // Of the step that was prepared.
   int step_rows() const { return step_rows_; }
-  // Behind the last row that was forwarded, once the prompt was.
+  // Those last read: behind the last row that was forwarded, once the prompt
+  // was, unless the backend chose the token.
   std::span<const float> logits() const { return logits_; }
 
  private:
@@ -140,8 +142,11 @@ class RequestRun {
   // those below are `grid`.
   absl::Status Append(const model::SequenceRows& rows, absl::Status status,
                       Provenance provenance);
-  absl::Status CheckFinite(bool logits) const;
+  absl::Status CheckFinite(const model::SequenceRows& rows) const;
   absl::Status NotFinite(bool logits) const;
+  // The token that the backend chose behind the last row; none: logits() have
+  // to be looked at.
+  absl::StatusOr<std::optional<std::int32_t>> BackendsToken();
   void End(FinishReason reason);
   void Fail(const absl::Status& status);
   void Keep();
@@ -170,7 +175,9 @@ class RequestRun {
   AnswerTokens answer_;
   std::vector<std::int32_t> ids_;  // prompt and answer
   std::vector<float> logits_;
-  model::SequenceRows step_;     // under way
+  model::SequenceRows step_;                    // under way
+  std::optional<kernels::TokenChoice> choice_;  // asked for in it
+  kernels::ChosenToken chosen_;
   std::vector<int> waited_for_;  // positions
   int step_rows_ = 0;
   // The last token and drafts behind it; empty: there are none.

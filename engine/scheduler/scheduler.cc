@@ -352,15 +352,16 @@ void Scheduler::Deliver(const Job& job, const Result& result) {
   spdlog::info(
       "request done id={} session={} prompt_tokens={} source={} anchor={} "
       "resumed_at={} computed={} miss={} anchors_taken={} output_tokens={} "
-      "finish={} preemptions={} recomputed={} queue_ms={:.1f} "
+      "finish={} preemptions={} recomputed={} chosen_by_backend={} "
+      "queue_ms={:.1f} "
       "prefill_ms={:.1f} decode_ms={:.1f}{}{}",
       ForLog(job.request.id), ForLog(job.request.session_key),
       result.prompt_tokens, CacheSourceName(cache.source),
       cache.anchor ? AnchorKindName(*cache.anchor) : "", cache.resumed_at,
       cache.computed, MissReasonName(cache.miss), cache.anchors_taken,
       result.output_tokens, FinishReasonName(result.reason), result.preemptions,
-      result.recomputed, result.timing.queue_ms, result.timing.prefill_ms,
-      result.timing.decode_ms,
+      result.recomputed, result.chosen_by_backend, result.timing.queue_ms,
+      result.timing.prefill_ms, result.timing.decode_ms,
       result.error.empty() ? "" : " error=", result.error);
   job.sink->OnFinished(result);
 }

@@ -133,9 +133,9 @@ class BackendImpl final : public CudaBackend {
   StatusOr<std::vector<Sums>> ViewSums(
       const CacheLayout& layout,
       std::span<const std::byte* const> blocks) override;
-  StatusOr<std::vector<Candidates>> TopLogits(
-      const float* logits, int rows, int vocab,
-      const CandidateOptions& options) override;
+  bool chooses_tokens() const override { return true; }
+  void ChooseToken(const float* logits, int vocab, const TokenChoice& choice,
+                   ChosenToken* out) override;
   std::vector<MemoryUse> memory() const override;
 
  private:
@@ -146,6 +146,7 @@ class BackendImpl final : public CudaBackend {
   void Note(cudaError_t error, const char* operation) {
     if (error != cudaSuccess) Note(ToStatus(error, operation));
   }
+  Status PrepareChoices(int vocab);
   // The spans' table; none after an error.
   std::optional<LaunchTable> Table(std::span<const RowSpan> spans);
   Status ManyRows(const WeightView& w, const float* x, int rows,
@@ -176,7 +177,8 @@ class BackendImpl final : public CudaBackend {
   DeviceMemory gdn_;
   DeviceMemory routing_;
   DeviceMemory pairs_;    // experts' rows: gate and up, middle, out
-  DeviceMemory results_;  // content sums, candidates
+  DeviceMemory results_;  // content sums
+  DeviceMemory choice_;   // the token chosen, work space
 };
 
 }  // namespace holdfast::kernels::cuda

@@ -1,6 +1,4 @@
 // Tokens from logits.
-#include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "kernels/cuda/backend_impl.h"
@@ -8,51 +6,28 @@
 
 namespace holdfast::kernels::cuda {
 
-StatusOr<std::vector<CudaBackend::Candidates>> BackendImpl::TopLogits(
-    const float* logits, int rows, int vocab, const CandidateOptions& options) {
-  const int count = options.count;
-  const std::size_t each = std::size_t(rows) * std::max(count, 0);
-  const std::size_t bytes =
-      rows * sizeof(Kept) + each * (2 * sizeof(float) + sizeof(std::int32_t));
-  if (rows < 1 || count < 1 || count > std::min(vocab, kMostCandidates) ||
-      bytes > results_.bytes()) {
-    return InvalidArgument("CUDA backend: " + std::to_string(count) +
-                           " candidates of " + std::to_string(vocab) +
-                           " in each of " + std::to_string(rows) + " rows");
+Status BackendImpl::PrepareChoices(int vocab) {
+  if (vocab < 1) return OkStatus();  // none will be asked for
+  HF_ASSIGN_OR_RETURN(choice_, DeviceMemory::Make(sizeof(ChosenToken) +
+                                                      ChoiceScratchBytes(vocab),
+                                                  "choices of tokens"));
+  return OkStatus();
+}
+
+void BackendImpl::ChooseToken(const float* logits, int vocab,
+                              const TokenChoice& choice, ChosenToken* out) {
+  if (vocab < 1 || vocab > limits_.max_vocab) {
+    Note(InvalidArgument("CUDA backend: a token of " + std::to_string(vocab) +
+                         ", prepared for " +
+                         std::to_string(limits_.max_vocab)));
+    return;
   }
-  auto* const kept = results_.as<Kept>();
-  auto* const values = reinterpret_cast<float*>(kept + rows);
-  float* const weights = values + each;
-  auto* const ids = reinterpret_cast<std::int32_t*>(weights + each);
-  const LogitRows from = {logits, rows, vocab};
-  HF_CUDA_RETURN_IF_ERROR(
-      TopCandidates(stream_.get(), from, count, ids, values), "TopCandidates");
-  HF_CUDA_RETURN_IF_ERROR(
-      KeepCandidates(stream_.get(), from, count, values,
-                     {options.temperature, options.top_k, options.top_p},
-                     weights, kept),
-      "KeepCandidates");
-  std::vector<std::byte> host(bytes);
-  Read(results_.data(), bytes, host.data());
-  HF_RETURN_IF_ERROR(Synchronize());
-  std::vector<Candidates> result(rows);
-  const std::byte* const floats = host.data() + rows * sizeof(Kept);
-  for (int r = 0; r < rows; ++r) {
-    Kept of_row;
-    std::memcpy(&of_row, host.data() + r * sizeof(Kept), sizeof(Kept));
-    Candidates& row = result[r];
-    row.ids.resize(count);
-    row.weights.resize(count);
-    row.total = of_row.total;
-    row.kept = of_row.short_of != 0 ? -1 : of_row.count;
-    std::memcpy(row.weights.data(),
-                floats + (each + std::size_t(r) * count) * sizeof(float),
-                count * sizeof(float));
-    std::memcpy(row.ids.data(),
-                floats + (2 * each + std::size_t(r) * count) * sizeof(float),
-                count * sizeof(std::int32_t));
-  }
-  return result;
+  static_assert(sizeof(ChosenToken) % 8 == 0);
+  auto* const chosen = choice_.as<ChosenToken>();
+  Note(cuda::ChooseToken(stream_.get(), logits, vocab, choice, chosen + 1,
+                         chosen),
+       "ChooseToken");
+  Read(chosen, sizeof(ChosenToken), out);
 }
 
 }  // namespace holdfast::kernels::cuda

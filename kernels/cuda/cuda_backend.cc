@@ -93,8 +93,8 @@ Status BackendImpl::Prepare(const Limits& limits) {
                                                        floats * sizeof(float),
                                                    "experts' rows"));
   }
-  HF_ASSIGN_OR_RETURN(results_,
-                      DeviceMemory::Make(1 << 20, "sums and candidates"));
+  HF_ASSIGN_OR_RETURN(results_, DeviceMemory::Make(1 << 20, "content sums"));
+  HF_RETURN_IF_ERROR(PrepareChoices(limits.max_vocab));
   limits_ = limits;
   return OkStatus();
 }
@@ -164,7 +164,8 @@ std::vector<MemoryUse> BackendImpl::memory() const {
       {"attention's partial results", partial_.bytes()},
       {"gated delta nets", gdn_.bytes()},
       {"experts", routing_.bytes() + pairs_.bytes()},
-      {"sums and candidates", results_.bytes()},
+      {"content sums", results_.bytes()},
+      {"choices of tokens", choice_.bytes()},
   };
 }
 

@@ -41,26 +41,6 @@ class CudaBackend : public Backend {
   virtual StatusOr<std::vector<Sums>> ViewSums(
       const CacheLayout& layout, std::span<const std::byte* const> blocks) = 0;
 
-  // The `count` largest logits of each row (device memory, rows of `vocab` one
-  // after the other), best first, of equals the lower id first: one is the arg
-  // max. Their softmax weights relative to the first's, the sum of all weights,
-  // and how many candidates top_p keeps. Waits for the result.
-  struct CandidateOptions {
-    int count = 1;          // at most 256
-    float temperature = 1;  // above 0
-    bool top_k = false;     // the sum is of the candidates alone
-    float top_p = 1;        // above 0; 1 keeps all
-  };
-  struct Candidates {
-    std::vector<std::int32_t> ids;
-    std::vector<float> weights;
-    float total = 0;
-    int kept = 0;  // -1: the candidates are too few for top_p
-  };
-  virtual StatusOr<std::vector<Candidates>> TopLogits(
-      const float* logits, int rows, int vocab,
-      const CandidateOptions& options) = 0;
-
   // Device memory that the backend took for itself so far.
   virtual std::vector<MemoryUse> memory() const = 0;
 };

@@ -1,22 +1,18 @@
-// Double-precision twins of picking tokens from logits.
+// The double-precision twin of choosing tokens from logits.
 #ifndef HOLDFAST_KERNELS_REFERENCE_SAMPLING_H_
 #define HOLDFAST_KERNELS_REFERENCE_SAMPLING_H_
 
 #include <span>
-#include <vector>
+
+#include "kernels/sampling/token_choice.h"
 
 namespace holdfast::kernels::reference {
 
-// The ids of the `count` largest, best first, of equals the lower first.
-std::vector<int> LargestLogits(std::span<const float> logits, int count);
-
-// exp((logit - largest) / temperature) of each.
-std::vector<double> SoftmaxWeights(std::span<const float> logits,
-                                   double temperature);
-
-// How many of the sorted weights are needed for top_p of the total; -1: all of
-// them are too few.
-int KeptByTopP(std::span<const double> sorted, double total, double top_p);
+// How far the draw lies outside of the part of [0, 1) that `id` has among what
+// the filters leave, best first; 0: it is the token to choose. 1: the filters
+// leave it out.
+double OutsideShare(std::span<const float> logits, const TokenChoice& choice,
+                    int id);
 
 }  // namespace holdfast::kernels::reference
 

@@ -135,6 +135,30 @@ TEST_F(CudaEngineTest, ALineGoesThroughTheTiers) {
   EXPECT_EQ(second.tiers->restores, 1);
 }
 
+// A bias of nothing keeps the choice on the host.
+TEST_F(CudaEngineTest, TokensChosenOnTheDeviceAreTheHosts) {
+  ExactEngine engine = Make();
+  const SamplingParams sampling[] = {
+      {},
+      {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 5},
+      {.temperature = 1, .min_p = 0.02f, .seed = 6},
+      {.temperature = 1, .seed = 7},
+  };
+  for (const SamplingParams& params : sampling) {
+    Request request = Of("", SomeIds(20, 8, engine.vocab()), 6);
+    request.ignore_eos = true;
+    request.digest = false;  // nothing wants the logits
+    request.sampling = params;
+    const Answer device = engine.Run(request);
+    EXPECT_GT(device.result.chosen_by_backend, 0) << device.result.error;
+    request.sampling.logit_bias = {{0, 0.0f}};
+    const Answer host = engine.Run(request);
+    EXPECT_EQ(host.result.chosen_by_backend, 0);
+    EXPECT_EQ(device.ids, host.ids);
+    EXPECT_EQ(device.ids.size(), 6u);
+  }
+}
+
 TEST_F(CudaEngineTest, SelfTestsAreTheSameTwice) {
   const auto digest = [] {
     const auto backend = *kernels::MakeCudaBackend({});
