@@ -171,6 +171,10 @@ class BackendImpl final : public CudaBackend {
   Limits limits_;
   Status error_;
   std::atomic<bool> lost_{false};
+  // Bytes of the buffers given out that live, which may outlive this.
+  const std::shared_ptr<std::size_t> buffers_ =
+      std::make_shared<std::size_t>(0);
+  std::size_t rope_bytes_ = 0;
   DeviceMemory narrow_;   // x of a product, bf16
   DeviceMemory widened_;  // weights of a product, bf16
   DeviceMemory partial_;  // attention in decode

@@ -25,13 +25,17 @@ constexpr std::size_t kPartialBytes = std::size_t{32} << 20;
 
 class DeviceBuffer final : public Buffer {
  public:
-  explicit DeviceBuffer(DeviceMemory memory) : memory_(std::move(memory)) {
+  DeviceBuffer(DeviceMemory memory, std::shared_ptr<std::size_t> total)
+      : memory_(std::move(memory)), total_(std::move(total)) {
     data_ = memory_.data();
     bytes_ = memory_.bytes();
+    *total_ += bytes_;
   }
+  ~DeviceBuffer() override { *total_ -= bytes_; }
 
  private:
   DeviceMemory memory_;
+  const std::shared_ptr<std::size_t> total_;
 };
 
 StatusOr<DeviceMemory> UploadFloats(std::span<const float> numbers,
@@ -102,7 +106,7 @@ Status BackendImpl::Prepare(const Limits& limits) {
 StatusOr<std::unique_ptr<Buffer>> BackendImpl::Allocate(std::size_t bytes) {
   HF_ASSIGN_OR_RETURN(DeviceMemory memory,
                       DeviceMemory::Make(bytes, "a buffer"));
-  return std::unique_ptr<Buffer>(new DeviceBuffer(std::move(memory)));
+  return std::unique_ptr<Buffer>(new DeviceBuffer(std::move(memory), buffers_));
 }
 
 StatusOr<std::unique_ptr<Matrix>> BackendImpl::PackMatrix(
@@ -116,7 +120,7 @@ StatusOr<std::unique_ptr<Buffer>> BackendImpl::UploadVector(
   HF_ASSIGN_OR_RETURN(const std::vector<float> numbers, WidenVector(tensor));
   HF_ASSIGN_OR_RETURN(DeviceMemory memory,
                       UploadFloats(numbers, "vector " + tensor.name));
-  return std::unique_ptr<Buffer>(new DeviceBuffer(std::move(memory)));
+  return std::unique_ptr<Buffer>(new DeviceBuffer(std::move(memory), buffers_));
 }
 
 StatusOr<std::unique_ptr<RopeTable>> BackendImpl::MakeRopeTable(
@@ -132,6 +136,7 @@ StatusOr<std::unique_ptr<RopeTable>> BackendImpl::MakeRopeTable(
   }
   HF_ASSIGN_OR_RETURN(DeviceMemory cosines, UploadFloats(cos, "cosines"));
   HF_ASSIGN_OR_RETURN(DeviceMemory sines, UploadFloats(sin, "sines"));
+  rope_bytes_ += cosines.bytes() + sines.bytes();
   return std::unique_ptr<RopeTable>(
       new DeviceRopeTable(std::move(cosines), std::move(sines),
                           host->rotary_dims(), max_positions));
@@ -163,9 +168,11 @@ std::vector<MemoryUse> BackendImpl::memory() const {
       {"widened weights", widened_.bytes()},
       {"attention's partial results", partial_.bytes()},
       {"gated delta nets", gdn_.bytes()},
-      {"experts", routing_.bytes() + pairs_.bytes()},
+      {"experts", routing_.bytes() + pairs_.bytes() + experts_.bytes()},
       {"content sums", results_.bytes()},
       {"choices of tokens", choice_.bytes()},
+      {"rope tables", rope_bytes_},
+      {"activations and vectors", *buffers_},
   };
 }
 

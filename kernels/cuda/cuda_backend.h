@@ -41,7 +41,8 @@ class CudaBackend : public Backend {
   virtual StatusOr<std::vector<Sums>> ViewSums(
       const CacheLayout& layout, std::span<const std::byte* const> blocks) = 0;
 
-  // Device memory that the backend took for itself so far.
+  // Device memory that the backend took for itself so far, and what it gave out
+  // as buffers; matrices are left out.
   virtual std::vector<MemoryUse> memory() const = 0;
 };
 

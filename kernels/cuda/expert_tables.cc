@@ -18,6 +18,12 @@ StatusOr<const ExpertLayer*> ExpertTables::Get(
   return &layers_.emplace(id, std::move(layer)).first->second;
 }
 
+std::size_t ExpertTables::bytes() const {
+  std::size_t bytes = 0;
+  for (const DeviceMemory& memory : memory_) bytes += memory.bytes();
+  return bytes;
+}
+
 StatusOr<std::vector<ExpertPart>> ExpertTables::Upload(
     std::span<const ExpertWeights> experts,
     const Matrix* ExpertWeights::*member) {

@@ -34,6 +34,9 @@ class ExpertTables {
   // as long as this; the matrices must.
   StatusOr<const ExpertLayer*> Get(std::span<const ExpertWeights> experts);
 
+  // Of the device.
+  std::size_t bytes() const;
+
  private:
   StatusOr<std::vector<ExpertPart>> Upload(
       std::span<const ExpertWeights> experts,

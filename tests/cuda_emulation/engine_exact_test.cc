@@ -169,6 +169,20 @@ TEST_F(CudaEngineTest, SelfTestsAreTheSameTwice) {
   EXPECT_EQ(digest(), digest());
 }
 
+// Memory that a launch asks for and does not get, say: the device works on, and
+// what was computed around it is nobody's.
+TEST_F(CudaEngineTest, ARefusedCallFailsOneRequestAndLeavesNothing) {
+  ExactEngine engine = Make();
+  const Ids prompt = SomeIds(20, 7, engine.vocab());
+  emulation::FailCall("cudaLaunchKernelEx", 5, cudaErrorMemoryAllocation);
+  const Answer answer = engine.Run(Of("a", prompt));
+  EXPECT_EQ(answer.result.reason, FinishReason::kError);
+  EXPECT_NE(answer.result.error.find("out of memory"), std::string::npos)
+      << answer.result.error;
+  EXPECT_FALSE(engine.backend->lost());
+  ExpectExact(engine, Of("a", prompt), 0);
+}
+
 TEST_F(CudaEngineTest, ADeviceThatFailedFailsTheRequestAndIsLost) {
   ExactEngine engine = Make();
   EXPECT_FALSE(engine.backend->lost());

@@ -12,6 +12,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,30 @@ class CudaProcessTest : public ::testing::Test {
     return last;
   }
 
+  // Sampled, and resuming from nothing of another salt.
+  static std::vector<int> Tokens(v1::Engine::Stub& stub, int rows,
+                                 const std::string& salt) {
+    v1::GenerateRequest request;
+    for (int i = 0; i < rows; ++i) request.add_prompt_ids(i * 7 % 200);
+    request.set_max_tokens(6);
+    request.set_ignore_eos(true);
+    request.mutable_sampling()->set_temperature(0.7f);
+    request.mutable_sampling()->set_top_k(12);
+    request.mutable_sampling()->set_seed(rows);
+    request.set_salt(salt);
+    grpc::ClientContext context;
+    auto stream = stub.Generate(&context, request);
+    std::vector<int> ids;
+    v1::GenerateEvent event;
+    while (stream->Read(&event)) {
+      for (const auto& token : event.tokens().tokens()) {
+        ids.push_back(token.id());
+      }
+    }
+    (void)stream->Finish();
+    return ids;
+  }
+
   model::testing::TempFolder folder_;
   const std::string model_ = folder_.File("tiny.gguf");
   pid_t child_ = -1;
@@ -148,6 +173,30 @@ TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
   stub.reset();
   EXPECT_EQ(Wait(), 71) << Log();
   EXPECT_THAT(Log(), HasSubstr("failed for good"));
+
+  // A new process takes its place.
+  Start({});
+  EXPECT_EQ(Generate(*Serving(), 5).finished().reason(), v1::Finished::LENGTH)
+      << Log();
+}
+
+// Three clients at once get what each gets alone.
+TEST_F(CudaProcessTest, SeatsAnswerAsIfAlone) {
+  Start({"--parallel=3"});
+  auto stub = Serving();
+  const std::vector<int> prompts = {10, 40, 275};
+  std::vector<std::vector<int>> alone;
+  for (const int rows : prompts) alone.push_back(Tokens(*stub, rows, "alone"));
+  std::vector<std::vector<int>> together(prompts.size());
+  std::vector<std::thread> clients;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    clients.emplace_back(
+        [&, i] { together[i] = Tokens(*stub, prompts[i], "together"); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(together, alone);
+  EXPECT_EQ(alone[2].size(), 6u) << Log();
+  EXPECT_THAT(Log(), HasSubstr("chosen_by_backend=6"));
 }
 
 TEST_F(CudaProcessTest, MemoryThatIsNotThereEndsTheStartWithWhatItWasFor) {

@@ -85,6 +85,12 @@ void CheckExperts(Checker& checker) {
       "experts Q4_K");
   Run(checker, {40, 8, true, 40, 40}, WeightType::kF32, false, 9,
       "experts F32");
+  Run(checker, {5, 2, true, 128, 128}, WeightType::kF8E4M3, false, 11,
+      "experts F8_E4M3");
+  Run(checker, {5, 2, true, 64, 96}, WeightType::kQ8_0, true, 11,
+      "experts Q8_0");
+  Run(checker, {5, 2, true, 64, 32}, WeightType::kQ4_1, false, 11,
+      "experts Q4_1");
 }
 
 }  // namespace holdfast::gpu_check

@@ -66,6 +66,13 @@ struct Sizes {
   int rows;     // of a prefill chunk
   int context;  // positions that decode reads
   kernels::GdnShape gdn;
+  kernels::MoeShape moe;
+  int vocab;
+};
+
+struct Floors {
+  double copy = 0;  // GB/s, read and written
+  double gemm = 0;  // TFLOP/s, BF16
 };
 
 double CopyRate(Checker& checker, Timer& timer, const Sizes& sizes) {
@@ -79,10 +86,10 @@ double CopyRate(Checker& checker, Timer& timer, const Sizes& sizes) {
   return rate;
 }
 
+// The first of them is the floor of what multiplies.
 void Products(Checker& checker, Timer& timer, const Sizes& sizes,
-              double copy_rate) {
+              Floors* floors) {
   auto& backend = checker.backend();
-  double gemm_rate = 0;
   for (const WeightType type :
        {WeightType::kBF16, WeightType::kF8E4M3, WeightType::kQ8_0,
         WeightType::kQ4_K, WeightType::kQ4_1}) {
@@ -98,20 +105,20 @@ void Products(Checker& checker, Timer& timer, const Sizes& sizes,
     const double one =
         timer.Seconds([&] { backend.MatMul(**matrix, x, 1, nullptr, y); });
     timer.Add("product of 1 row, " + name, w.bytes.size() / one / 1e9, "GB/s",
-              copy_rate);
+              floors->copy);
     const double many = timer.Seconds(
         [&] { backend.MatMul(**matrix, x, sizes.rows, nullptr, y); });
     const double rate =
         2.0 * sizes.rows * sizes.wide * sizes.wide / many / 1e12;
     timer.Add("product of " + std::to_string(sizes.rows) + " rows, " + name,
-              rate, "TFLOP/s", gemm_rate);
-    if (type == WeightType::kBF16) gemm_rate = rate;
+              rate, "TFLOP/s", floors->gemm);
+    if (type == WeightType::kBF16) floors->gemm = rate;
     checker.Release();
   }
 }
 
 void Attention(Checker& checker, Timer& timer, const Sizes& sizes,
-               double copy_rate) {
+               const Floors& floors) {
   auto& backend = checker.backend();
   for (const auto& [heads, kv_heads, dim] :
        {std::tuple{24, 8, 64}, std::tuple{32, 8, 128},
@@ -138,17 +145,18 @@ void Attention(Checker& checker, Timer& timer, const Sizes& sizes,
     const std::string name = " attention, dims " + std::to_string(dim);
     const double read = 2.0 * shape.TokenBytes() * sizes.context;
     timer.Add("decode" + name, read / run(sizes.context - 1, 1) / 1e9, "GB/s",
-              copy_rate);
+              floors.copy);
     const int position = sizes.context - sizes.rows;
     const double flops =
         4.0 * width * sizes.rows * (position + sizes.rows / 2.0);
     timer.Add("prefill" + name, flops / run(position, sizes.rows) / 1e12,
-              "TFLOP/s", 0);
+              "TFLOP/s", floors.gemm);
     checker.Release();
   }
 }
 
-void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes) {
+void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes,
+                const Floors& floors) {
   auto& backend = checker.backend();
   const kernels::GdnShape& shape = sizes.gdn;
   Random random(3);
@@ -174,6 +182,68 @@ void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes) {
     });
     timer.Add("gated delta net, " + std::to_string(rows) + " rows",
               1e6 * seconds / rows, "us a row", 0);
+    if (rows == 1) {  // the state, read and written
+      timer.Add("gated delta net, state of 1 row",
+                2.0 * shape.StateBytes() / seconds / 1e9, "GB/s", floors.copy);
+    }
+  }
+  checker.Release();
+}
+
+void Experts(Checker& checker, Timer& timer, const Sizes& sizes,
+             const Floors& floors) {
+  auto& backend = checker.backend();
+  const kernels::MoeShape& shape = sizes.moe;
+  Random random(4);
+  std::vector<std::unique_ptr<kernels::Matrix>> matrices;
+  std::vector<kernels::ExpertWeights> experts;
+  std::size_t bytes = 0;  // of one expert
+  for (int e = 0; e < shape.experts; ++e) {
+    bytes = 0;
+    for (const auto& [rows, cols] : {std::pair{2 * shape.ffn, shape.hidden},
+                                     std::pair{shape.hidden, shape.ffn}}) {
+      const OwnedTensor w =
+          RandomTensor(random, WeightType::kF8E4M3, rows, cols);
+      auto matrix = backend.PackMatrix({&w.tensor, 1});
+      if (!matrix.ok()) return checker.Expect(matrix.status());
+      matrices.push_back(*std::move(matrix));
+      bytes += w.bytes.size();
+    }
+    experts.push_back({matrices[2 * e].get(), matrices[2 * e + 1].get()});
+  }
+  float* const logits =
+      checker.Upload(random.Floats(std::size_t(sizes.rows) * shape.experts));
+  float* const x =
+      checker.Upload(random.Floats(std::size_t(sizes.rows) * shape.hidden));
+  float* const out = checker.Upload(
+      std::vector<float>(std::size_t(sizes.rows) * shape.hidden));
+  const auto run = [&](int rows) {
+    return timer.Seconds([&] {
+      backend.MoeExperts(shape, experts, logits, shape.experts, x, rows, out);
+    });
+  };
+  timer.Add("experts of 1 row, F8_E4M3", shape.top_k * bytes / run(1) / 1e9,
+            "GB/s", floors.copy);
+  const double flops = 6.0 * shape.hidden * shape.ffn * shape.top_k;
+  timer.Add("experts of " + std::to_string(sizes.rows) + " rows, F8_E4M3",
+            sizes.rows * flops / run(sizes.rows) / 1e12, "TFLOP/s",
+            floors.gemm);
+  checker.Release();
+}
+
+void Choices(Checker& checker, Timer& timer, const Sizes& sizes,
+             const Floors& floors) {
+  Random random(5);
+  const float* const logits = checker.Upload(random.Floats(sizes.vocab, 20.0f));
+  kernels::ChosenToken chosen;
+  for (const auto& [name, choice] :
+       {std::pair{"largest", kernels::TokenChoice{}},
+        std::pair{"sampled", kernels::TokenChoice{.temperature = 1.0f}}}) {
+    const double seconds = timer.Seconds([&, choice] {
+      checker.backend().ChooseToken(logits, sizes.vocab, choice, &chosen);
+    });
+    timer.Add("token of " + std::to_string(sizes.vocab) + ", " + name,
+              sizes.vocab * sizeof(float) / seconds / 1e9, "GB/s", floors.copy);
   }
   checker.Release();
 }
@@ -181,8 +251,14 @@ void Recurrence(Checker& checker, Timer& timer, const Sizes& sizes) {
 }  // namespace
 
 void MeasureTimings(kernels::CudaBackend& backend, bool small, Report& report) {
-  const Sizes sizes = small ? Sizes{256, 32, 256, {1, 2, 32, 32}}
-                            : Sizes{8192, 1024, 32768, {16, 48, 128, 128}};
+  const Sizes sizes =
+      small ? Sizes{256, 32, 256, {1, 2, 32, 32}, {4, 2, true, 128, 128}, 3000}
+            : Sizes{8192,
+                    1024,
+                    32768,
+                    {16, 48, 128, 128},
+                    {32, 8, true, 2048, 768},
+                    151936};
   Checker checker(backend);
   kernels::Limits limits;
   limits.max_rows = sizes.rows;
@@ -191,13 +267,18 @@ void MeasureTimings(kernels::CudaBackend& backend, bool small, Report& report) {
   limits.max_head_dim = 256;
   limits.max_positions = std::max(sizes.context, sizes.rows + 1);
   limits.gdn = sizes.gdn;
+  limits.moe = sizes.moe;
+  limits.max_vocab = sizes.vocab;
   checker.Expect(backend.Prepare(limits));
   Timer timer(checker, small, report);
-  const double copy_rate = CopyRate(checker, timer, sizes);
+  Floors floors;
+  floors.copy = CopyRate(checker, timer, sizes);
   checker.Release();
-  Products(checker, timer, sizes, copy_rate);
-  Attention(checker, timer, sizes, copy_rate);
-  Recurrence(checker, timer, sizes);
+  Products(checker, timer, sizes, &floors);
+  Attention(checker, timer, sizes, floors);
+  Recurrence(checker, timer, sizes, floors);
+  Experts(checker, timer, sizes, floors);
+  Choices(checker, timer, sizes, floors);
 }
 
 }  // namespace holdfast::gpu_check

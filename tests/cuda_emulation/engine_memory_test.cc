@@ -1,0 +1,154 @@
+// The memory of an engine on the CUDA backend, emulated: all of it is taken at
+// the start, the table in the log accounts for it, and a start that finds none
+// says what it was for and gives everything back.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/model/testing/temp_folder.h"
+#include "engine/model/testing/tiny_model.h"
+#include "engine/model/testing/tiny_variants.h"
+#include "engine/startup.h"
+#include "engine/testing/recording_sink.h"
+#include "engine/testing/test_engine.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "spdlog/spdlog.h"
+#include "tests/cuda_emulation/fake_runtime.h"
+
+namespace holdfast::engine {
+namespace {
+
+using emulation::CurrentUse;
+using emulation::FakeDevice;
+using ::testing::HasSubstr;
+using testing::MakeRequest;
+using testing::RecordingSink;
+using testing::SomeIds;
+
+constexpr int kVocab = 200;  // the generated models have more
+
+// What the log got while it lives.
+class LogText {
+ public:
+  LogText() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
+    spdlog::default_logger()->sinks().push_back(sink_);
+  }
+  ~LogText() { std::erase(spdlog::default_logger()->sinks(), sink_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  const spdlog::sink_ptr sink_;
+};
+
+// MiB of the table's rows that are the device's.
+double DeviceMebibytes(const std::string& log) {
+  double sum = 0;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t unit = line.find(" MiB  ");
+    if (unit == std::string::npos ||
+        line.find("left of the budget") != std::string::npos ||
+        line.find("host memory") != std::string::npos) {
+      continue;
+    }
+    const std::size_t number = line.find_last_of(' ', unit - 1);
+    sum += std::atof(line.c_str() + number);
+  }
+  return sum;
+}
+
+class CudaMemoryTest : public ::testing::Test {
+ protected:
+  CudaMemoryTest() {
+    const auto options = *model::testing::TinyVariant("tiny-qwen35-moe");
+    EXPECT_TRUE(model::testing::WriteTinyFolder(options, path_).ok());
+    SetDevice({});
+  }
+  static void SetDevice(FakeDevice device) {
+    device.integrated = false;  // the budget is its own memory
+    emulation::ResetFakeRuntime(device);
+  }
+  absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(double pool_gb = 0.01) {
+    Config config;
+    config.model = path_;
+    config.backend = "cuda";
+    config.no_cache_service = true;
+    config.prefix_chunk = 256;
+    config.pool_gb = pool_gb;
+    config.max_context = 512;
+    config.resident_gb = 0.002;
+    config.parallel = 2;
+    auto backend = ChooseBackend(config);
+    if (!backend.ok()) return backend.status();
+    return LoadedEngine::Load(config, *std::move(backend));
+  }
+
+  model::testing::TempFolder folder_;
+  const std::string path_ = folder_.File("tiny");
+};
+
+TEST_F(CudaMemoryTest, AllOfItIsTakenAtTheStartAndInTheTable) {
+  LogText log;
+  auto engine = Load();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const emulation::FakeUse start = CurrentUse();
+  // Rounded up to the device's granules, a few small things aside.
+  const double taken = static_cast<double>(start.bytes) / (1 << 20);
+  EXPECT_NEAR(DeviceMebibytes(log.text()) / taken, 1, 0.02) << log.text();
+
+  std::vector<std::shared_ptr<Job>> jobs;
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int n = 0; n < 3; ++n) {
+    Request request = MakeRequest(SomeIds(10 + 30 * n, n, kVocab), 3);
+    request.digest = false;
+    request.sampling.temperature = n == 0 ? 0 : 1;
+    request.sampling.presence_penalty = n == 1 ? 1 : 0;
+    request.session_key = std::to_string(n);
+    sinks.push_back(std::make_shared<RecordingSink>());
+    jobs.push_back(std::make_shared<Job>(std::move(request), sinks.back()));
+    (*engine)->scheduler().Submit(jobs.back());
+  }
+  for (const auto& sink : sinks) {
+    ASSERT_TRUE(sink->WaitForEnd());
+    EXPECT_EQ(sink->ids.size(), 3u) << sink->result()->error;
+  }
+  EXPECT_EQ(CurrentUse().allocations, start.allocations);
+  EXPECT_EQ(CurrentUse().bytes, start.bytes);
+  engine->reset();
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
+TEST_F(CudaMemoryTest, WhatPassesTheBudgetIsRefusedBeforeItIsTaken) {
+  FakeDevice device;
+  device.total_bytes = std::size_t{1} << 30;
+  SetDevice(device);
+  const auto engine = Load(5);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(std::string(engine.status().message()), HasSubstr("--pool-gb"));
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
+// Whichever allocation of the start fails, the message says for what, and
+// nothing stays behind.
+TEST_F(CudaMemoryTest, AStartWithoutMemoryLeavesNothing) {
+  for (const int after : {1, 2, 3, 5, 9, 17, 33, 65, 100, 130}) {
+    SetDevice({});
+    emulation::FailCall("cudaMalloc", after, cudaErrorMemoryAllocation);
+    const auto engine = Load();
+    ASSERT_FALSE(engine.ok()) << after;
+    EXPECT_THAT(std::string(engine.status().message()),
+                HasSubstr("device memory for"))
+        << after;
+    EXPECT_EQ(CurrentUse().allocations, 0) << after;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::engine
