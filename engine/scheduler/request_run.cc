@@ -135,7 +135,9 @@ absl::Status RequestRun::LogitsOfCachedPrompt() {
       state_.model.LogitsFromHidden(sequence_.sections.get(), logits_));
   if (!status.ok()) return status;
   choice_.reset();
-  return CheckFinite({.ids = {}, .last_logits = logits_});
+  model::SequenceRows read;
+  read.last_logits = logits_;
+  return CheckFinite(read);
 }
 
 // Rows that this request had before and lost count once: as what they were the

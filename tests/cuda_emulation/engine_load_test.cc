@@ -54,11 +54,12 @@ class CudaLoadTest : public ::testing::Test {
     const auto options = *model::testing::TinyVariant("tiny-qwen35");
     EXPECT_TRUE(model::testing::WriteTinyGguf(options, path_).ok());
   }
-  // Two that fill a chunk and begin with it; two short ones. Both ways of
-  // choosing tokens.
+  // Two that fill a chunk and begin with it; two whose answers need a second
+  // block. Both ways of choosing tokens.
   static Request Nth(int n, int vocab) {
-    auto prompt = SomeIds(12 + 9 * n, n, vocab);
-    if (n % 2 == 1) prompt = Joined(SomeIds(kGrid, 77, vocab), prompt);
+    auto prompt = n % 2 == 0 ? SomeIds(kGrid - 5, n, vocab)
+                             : Joined(SomeIds(kGrid, 77, vocab),
+                                      SomeIds(9 * n, n, vocab));
     Request request = MakeRequest(std::move(prompt), 8 + n);
     request.sampling.temperature = n == 0 ? 0 : 0.8f;
     request.sampling.top_k = n == 1 ? 10 : 0;
