@@ -1,6 +1,7 @@
 #include "cachesvc/config.h"
 
 #include "fmt/format.h"
+#include "shared/flag_checks.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -11,13 +12,6 @@ constexpr double kMaxGb = 1e9;
 constexpr double kMaxDays = 36500;
 constexpr double kGb = 1e9;
 constexpr double kDay = 86400;
-
-absl::Status CheckRange(const char* flag, double value, double least,
-                        double most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} {}: must be {} to {}", flag, value, least, most));
-}
 
 IoPoolKind IoKindOf(const std::string& io) {
   if (io == "io_uring") return IoPoolKind::kUring;
@@ -30,16 +24,20 @@ const char* Word(bool value) { return value ? "true" : "false"; }
 std::uint64_t Bytes(double gb) { return static_cast<std::uint64_t>(gb * kGb); }
 
 absl::Status ValidateDisk(const Config& config) {
-  for (const absl::Status& status :
-       {CheckRange("--store-gb", config.store_gb, 0, kMaxGb),
-        CheckRange("--store-entry-gb", config.store_entry_gb, 0, kMaxGb),
-        CheckRange("--disk-gb", config.disk_gb, 0, kMaxGb),
-        CheckRange("--disk-ttl-days", config.disk_ttl_days, 0, kMaxDays),
-        CheckRange("--disk-free-gb", config.disk_free_gb, 0, kMaxGb),
-        CheckRange("--disk-write-gb-s", config.disk_write_gb_s, 0.001, kMaxGb),
-        CheckRange("--spill-gb", config.spill_gb, 0, kMaxGb),
-        CheckRange("--admit-after", config.admit_after, 1, 1000)}) {
-    if (!status.ok()) return status;
+  if (auto s = FirstBad(
+          {CheckRange("--store-gb", config.store_gb, 0, kMaxGb),
+           CheckRange("--store-entry-gb", config.store_entry_gb, 0, kMaxGb),
+           CheckRange("--disk-gb", config.disk_gb, 0, kMaxGb),
+           CheckRange("--disk-ttl-days", config.disk_ttl_days, 0, kMaxDays),
+           CheckRange("--disk-free-gb", config.disk_free_gb, 0, kMaxGb),
+           CheckRange("--disk-write-gb-s", config.disk_write_gb_s, 0.001,
+                      kMaxGb),
+           CheckRange("--spill-gb", config.spill_gb, 0, kMaxGb),
+           CheckRange("--admit-after", config.admit_after, 1, 1000),
+           CheckChoice("--disk-io", config.disk_io,
+                       {"auto", "io_uring", "threads"})});
+      !s.ok()) {
+    return s;
   }
   const double floor =
       static_cast<double>(StoreLimits().free_floor_bytes) / kGb;
@@ -47,11 +45,6 @@ absl::Status ValidateDisk(const Config& config) {
     return absl::InvalidArgumentError(fmt::format(
         "--disk-free-gb {}: less than {} needs --allow-small-free-space",
         config.disk_free_gb, floor));
-  }
-  if (config.disk_io != "auto" && config.disk_io != "io_uring" &&
-      config.disk_io != "threads") {
-    return absl::InvalidArgumentError(fmt::format(
-        "--disk-io {}: must be auto, io_uring or threads", config.disk_io));
   }
   return absl::OkStatus();
 }

@@ -1,10 +1,12 @@
 #include "engine/config.h"
 
+#include <string>
 #include <utility>
 
 #include "engine/cache/planner_costs.h"
 #include "fmt/format.h"
 #include "shared/cache_layout.h"
+#include "shared/flag_checks.h"
 
 namespace holdfast::engine {
 namespace {
@@ -22,6 +24,27 @@ absl::Status Bad(std::string message) {
   return absl::InvalidArgumentError(std::move(message));
 }
 
+absl::Status CheckValues(const Config& config) {
+  return FirstBad(
+      {CheckChoice("--backend", config.backend, {"auto", "host", "cuda"}),
+       CheckRange("--threads", config.threads, 0, kMaxThreads),
+       CheckChoice("--state-dtype", config.state_dtype, {"bf16", "f32"}),
+       CheckChoice("--exactness", config.exactness, {"row_invariant", "grid"}),
+       CheckRange("--resident-gb", config.resident_gb, 0, kMaxPoolGb),
+       CheckRange("--resident-stash-gb", config.resident_stash_gb, 0,
+                  kMaxPoolGb),
+       CheckRange("--resident-pin-gb", config.resident_pin_gb, 0, kMaxPoolGb),
+       CheckRange("--resident-park-gb", config.resident_park_gb, 0, kMaxPoolGb),
+       CheckRange("--staging-gb", config.staging_gb, 0, kMaxPoolGb),
+       CheckRange("--keep-free-gb", config.keep_free_gb, 0, kMaxPoolGb),
+       CheckRange("--cache-budget-gb", config.cache_budget_gb.value_or(0), 0,
+                  kMaxPoolGb),
+       CheckRange("--parallel", config.parallel, 1, kMaxParallel),
+       CheckRange("--response-cache-mb", config.response_cache_mb, 0,
+                  kMaxResponseMb),
+       CheckRange("--max-queue", config.max_queue, 0, kMaxQueue)});
+}
+
 }  // namespace
 
 const char* ExactnessName(kernels::Exactness exactness) {
@@ -31,22 +54,7 @@ const char* ExactnessName(kernels::Exactness exactness) {
 absl::Status Config::Validate() const {
   if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
   if (run_dir.empty()) return Bad("--run-dir: must not be empty");
-  if (backend != "auto" && backend != "host" && backend != "cuda") {
-    return Bad(
-        fmt::format("--backend {}: must be auto, host or cuda", backend));
-  }
-  if (threads < 0 || threads > kMaxThreads) {
-    return Bad(
-        fmt::format("--threads {}: must be 0 to {}", threads, kMaxThreads));
-  }
-  if (state_dtype != "bf16" && state_dtype != "f32") {
-    return Bad(
-        fmt::format("--state-dtype {}: must be bf16 or f32", state_dtype));
-  }
-  if (exactness != "row_invariant" && exactness != "grid") {
-    return Bad(fmt::format("--exactness {}: must be row_invariant or grid",
-                           exactness));
-  }
+  if (auto s = CheckValues(*this); !s.ok()) return s;
   if (prefix_chunk < 0 || prefix_chunk % kBlockTokens != 0 ||
       prefix_chunk > kMaxChunk) {
     return Bad(
@@ -69,17 +77,6 @@ absl::Status Config::Validate() const {
     return Bad(fmt::format("--pool-gb {}: must be above 0 and at most {}",
                            *pool_gb, kMaxPoolGb));
   }
-  const std::pair<const char*, double> budgets[] = {
-      {"--resident-gb", resident_gb},
-      {"--resident-stash-gb", resident_stash_gb},
-      {"--resident-pin-gb", resident_pin_gb},
-      {"--resident-park-gb", resident_park_gb}};
-  for (const auto& [flag, value] : budgets) {
-    if (!(value >= 0 && value <= kMaxPoolGb)) {
-      return Bad(
-          fmt::format("{} {}: must be 0 to {}", flag, value, kMaxPoolGb));
-    }
-  }
   if (resident_guest_max < 0) {
     return Bad(fmt::format("--resident-guest-max {}: must not be negative",
                            resident_guest_max));
@@ -88,36 +85,11 @@ absl::Status Config::Validate() const {
     return Bad(fmt::format("--spill-min-tokens {}: must not be negative",
                            spill_min_tokens));
   }
-  if (!(staging_gb >= 0 && staging_gb <= kMaxPoolGb)) {
-    return Bad(fmt::format("--staging-gb {}: must be 0 to {}", staging_gb,
-                           kMaxPoolGb));
-  }
   if (!planner_costs.empty()) {
     if (const auto costs = ParsePlannerCosts(planner_costs); !costs.ok()) {
       return Bad(fmt::format("--planner-costs: {}",
                              std::string(costs.status().message())));
     }
-  }
-  if (!(keep_free_gb >= 0 && keep_free_gb <= kMaxPoolGb)) {
-    return Bad(fmt::format("--keep-free-gb {}: must be 0 to {}", keep_free_gb,
-                           kMaxPoolGb));
-  }
-  if (cache_budget_gb &&
-      !(*cache_budget_gb >= 0 && *cache_budget_gb <= kMaxPoolGb)) {
-    return Bad(fmt::format("--cache-budget-gb {}: must be 0 to {}",
-                           *cache_budget_gb, kMaxPoolGb));
-  }
-  if (parallel < 1 || parallel > kMaxParallel) {
-    return Bad(
-        fmt::format("--parallel {}: must be 1 to {}", parallel, kMaxParallel));
-  }
-  if (response_cache_mb < 0 || response_cache_mb > kMaxResponseMb) {
-    return Bad(fmt::format("--response-cache-mb {}: must be 0 to {}",
-                           response_cache_mb, kMaxResponseMb));
-  }
-  if (max_queue < 0 || max_queue > kMaxQueue) {
-    return Bad(
-        fmt::format("--max-queue {}: must be 0 to {}", max_queue, kMaxQueue));
   }
   return absl::OkStatus();
 }

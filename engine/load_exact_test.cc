@@ -104,6 +104,55 @@ TEST_P(LoadExactTest, AnAnswerDoesNotDependOnTheLoad) {
   }
 }
 
+// The next turns go on at their conversations' ends, in rows that were decoded;
+// then they are put off and lose some of them.
+TEST_P(LoadExactTest, ATurnThatIsPutOffGoesOnAsItWouldHave) {
+  constexpr int kTalks = 4;
+  const auto first_turn = [](int n, int vocab) {
+    Request request = MakeRequest(SomeIds(250 + 200 * n, n, vocab), 30);
+    request.session_key = std::to_string(n);
+    return request;
+  };
+  const auto next_turn = [](const Request& first, const Answer& answer, int n,
+                            int vocab) {
+    Request request = MakeRequest(Joined(Joined(first.prompt, answer.ids),
+                                         SomeIds(120 + 40 * n, 50 + n, vocab)),
+                                  400);
+    request.session_key = first.session_key;
+    return request;
+  };
+  const auto single = Make({.blocks = 64, .seats = 1, .max_rows = kRows}, 1);
+  const auto loaded =
+      Make({.blocks = 16, .seats = kTalks, .max_rows = kRows}, 2);
+  const int vocab = single->loaded.model->info().vocab_size;
+  std::vector<Answer> alone;
+  std::vector<Submitted> firsts;
+  std::vector<Submitted> all;
+  for (int n = 0; n < kTalks; ++n) {
+    const Request first = first_turn(n, vocab);
+    const Answer answer = single->loop->Run(first);
+    alone.push_back(single->loop->Run(next_turn(first, answer, n, vocab)));
+    EXPECT_EQ(alone.back().result.cache.source, CacheSource::kEnd);
+    firsts.push_back(loaded->loop->Submit(first));
+  }
+  loaded->loop->RunAll();
+  for (int n = 0; n < kTalks; ++n) {
+    all.push_back(loaded->loop->Submit(
+        next_turn(first_turn(n, vocab), firsts[n].answer(), n, vocab)));
+  }
+  loaded->loop->RunAll();
+  int recomputed = 0;
+  for (int n = 0; n < kTalks; ++n) {
+    SCOPED_TRACE(n);
+    EXPECT_EQ(all[n].result().cache.source, CacheSource::kEnd);
+    ExpectSame(all[n].answer(), alone[n]);
+    recomputed += all[n].result().recomputed;
+  }
+  EXPECT_GT(loaded->loop->loop().counts().preemptions, 0u);
+  EXPECT_GT(recomputed, 0);
+  loaded->loop->Check();
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, LoadExactTest,
     ::testing::Combine(::testing::Values("tiny-llama", "tiny-qwen35"),

@@ -248,6 +248,9 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
       static_cast<std::uint64_t>(pool_memory_->arena_blocks());
   options.lease_table_offset = pool_memory_->lease_table_offset();
   options.lease_slots = kLeaseSlots;
+  options.on_change = [bell = attached_](const attach::AttachLink&) {
+    bell->Ring();
+  };
   auto client = attach::AttachClient::Start(std::move(options));
   if (!client.ok()) return client.status();
   attach_ = *std::move(client);
@@ -263,13 +266,12 @@ absl::Status LoadedEngine::MakeCosts(const Config& config) {
     costs_ = *std::move(costs);
     return absl::OkStatus();
   }
-  // What an earlier engine measured counts more, once the cache service has
-  // told it.
-  const auto rate = MeasurePrefillRate(
-      *model_, chosen_.backend(), StepRows(config, chosen_.backend().info()));
-  if (!rate.ok()) return rate.status();
-  spdlog::info("prefill measured tokens_per_s={:.0f}", *rate);
-  costs_ = MakeMeasuredCosts({.prefill_tokens = *rate});
+  // How the first try to attach ended, if it has.
+  attached_->Wait(/*seen=*/0, deadlines::kAttachRetry);
+  costs_ = FirstCosts(tiers_->Lookup({}).remembered, [&] {
+    return MeasurePrefillRate(*model_, chosen_.backend(),
+                              StepRows(config, chosen_.backend().info()));
+  });
   return absl::OkStatus();
 }
 

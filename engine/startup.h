@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "engine/backend/choose_backend.h"
 #include "engine/backend/memory_table.h"
+#include "engine/cache/doorbell.h"
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/record_source.h"
 #include "engine/cache/remote_tiers.h"
@@ -61,6 +62,8 @@ class LoadedEngine {
   int anchor_slots_ = 0;
   std::unique_ptr<PoolMemory> pool_memory_;
   std::unique_ptr<PinnedHostMemory> pinned_;  // of pool_memory_
+  // Rings when the attach changes.
+  const std::shared_ptr<Doorbell> attached_ = std::make_shared<Doorbell>();
   // Null, all of them: without a cache service. Destroyed after the scheduler,
   // which calls them.
   std::unique_ptr<attach::AttachClient> attach_;

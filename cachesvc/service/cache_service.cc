@@ -334,6 +334,18 @@ grpc::Status CacheService::RestoreEnd(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status CacheService::FreeStore(grpc::ServerContext*,
+                                     const v1::FreeStoreRequest* request,
+                                     v1::FreeStoreResponse* response) {
+  const auto peer = PeerOfEpoch(attach_, request->epoch());
+  if (!peer.ok()) return ToGrpcStatus(peer.status());
+  if (tiers_.store == nullptr) return grpc::Status::OK;
+  response->set_freed_bytes(tiers_.store->Free(request->bytes()));
+  spdlog::info("store given back wanted_bytes={} freed_bytes={}",
+               request->bytes(), response->freed_bytes());
+  return grpc::Status::OK;
+}
+
 grpc::Status CacheService::GetRecord(grpc::ServerContext*,
                                      const v1::GetRecordRequest* request,
                                      v1::GetRecordResponse* response) {

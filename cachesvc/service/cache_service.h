@@ -52,6 +52,9 @@ class CacheService final : public v1::Cache::Service {
   grpc::Status Residents(grpc::ServerContext* context,
                          const v1::ResidentsRequest* request,
                          v1::ResidentsResponse* response) override;
+  grpc::Status FreeStore(grpc::ServerContext* context,
+                         const v1::FreeStoreRequest* request,
+                         v1::FreeStoreResponse* response) override;
 
  private:
   const attach::AttachServer& attach_;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <vector>
 
+#include "engine/cache/first_costs.h"
 #include "engine/cache/leases.h"
 #include "engine/cache/lending.h"
 #include "engine/cache/planner_costs.h"
@@ -84,6 +85,30 @@ TEST(PlannerCostsTest, AnEarlierEnginesCountUntilThereAreOwn) {
   fixed->Remember(earlier);
   EXPECT_DOUBLE_EQ(fixed->PrefillSeconds(0, 1), 1);
   EXPECT_EQ(fixed->Measured(), PlannerRates());
+}
+
+TEST(FirstCostsTest, MeasuresOnlyWhatNobodyRemembers) {
+  int measured = 0;
+  const auto measure = [&measured]() -> absl::StatusOr<double> {
+    ++measured;
+    return 1234;
+  };
+  const auto known = FirstCosts({.prefill_tokens = 500}, measure);
+  EXPECT_EQ(measured, 0);
+  EXPECT_EQ(known->Used().prefill_tokens, 500);
+  const PlannerRates rates{.prefill_tokens = 0, .read_bytes = {0, 77, 0}};
+  const auto first = FirstCosts(rates, measure);
+  EXPECT_EQ(measured, 1);
+  EXPECT_EQ(first->Used().prefill_tokens, 1234);
+  EXPECT_EQ(first->Used().read_bytes[1], 77);
+}
+
+TEST(FirstCostsTest, AFailureIsNoReasonNotToStart) {
+  const auto costs = FirstCosts({}, []() -> absl::StatusOr<double> {
+    return absl::InternalError("the device said no");
+  });
+  EXPECT_EQ(costs->Used(), MakeMeasuredCosts()->Used());
+  EXPECT_GT(costs->Used().prefill_tokens, 0);
 }
 
 TEST(TierPlanTest, TheLeastTimeComesFirst) {
@@ -191,6 +216,26 @@ TEST_F(LeasesTest, TheTableSaysWhatLasts) {
   leases_.Collect(now);  // its deadline
   EXPECT_FALSE(leases_.Lasts(*next));
   EXPECT_EQ(leases_.revoked(), 1u);
+}
+
+TEST_F(LeasesTest, AwaitedOnesAreLeftToEndByThemselves) {
+  const auto now = std::chrono::steady_clock::now();
+  const BlockId block = pool_.Allocate();
+  const auto awaited = leases_.Grant({block}, now + seconds(10));
+  const auto other = leases_.Grant({block}, now + seconds(10));
+  ASSERT_TRUE(awaited && other);
+  leases_.Await(*awaited);
+  leases_.Await(*awaited);
+  EXPECT_EQ(leases_.awaited(), 1);
+  EXPECT_EQ(leases_.RevokeOthers(), 1);
+  EXPECT_TRUE(leases_.Lasts(*awaited));
+  EXPECT_FALSE(leases_.Lasts(*other));
+  leases_.returns()->Add(*awaited);
+  leases_.Collect(now);
+  EXPECT_EQ(leases_.awaited(), 0);
+  leases_.Await(*awaited);  // has ended
+  EXPECT_EQ(leases_.awaited(), 0);
+  pool_.Unref(block, BlockPool::Touch::kNo);
 }
 
 TEST_F(LeasesTest, SlotsAreBounded) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "engine/model_status.h"
 #include "shared/cache_layout.h"
+#include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
 namespace {
@@ -53,6 +55,33 @@ absl::StatusOr<double> MeasurePrefillRate(model::Model& model,
     // The next one takes twice as long at most.
     if (rows == most || used + 2 * seconds > kSeconds) return rate;
   }
+}
+
+std::unique_ptr<PlannerCosts> FirstCosts(
+    const PlannerRates& remembered,
+    const std::function<absl::StatusOr<double>()>& measure) {
+  if (remembered.prefill_tokens > 0) {
+    auto costs = MakeMeasuredCosts();
+    costs->Remember(remembered);
+    spdlog::info("prefill remembered tokens_per_s={:.0f}",
+                 remembered.prefill_tokens);
+    return costs;
+  }
+  PlannerRates first;
+  if (const auto rate = measure(); rate.ok()) {
+    first.prefill_tokens = *rate;
+    spdlog::info("prefill measured tokens_per_s={:.0f}", *rate);
+  } else {
+    spdlog::warn(
+        "a prefill could not be measured: {}; until requests were, plans "
+        "reckon "
+        "with tokens_per_s={:.0f}",
+        std::string(rate.status().message()),
+        MakeMeasuredCosts()->Used().prefill_tokens);
+  }
+  auto costs = MakeMeasuredCosts(first);
+  costs->Remember(remembered);
+  return costs;
 }
 
 }  // namespace holdfast::engine

@@ -26,12 +26,18 @@ std::optional<LeaseRef> Leases::Grant(std::vector<BlockId> blocks,
     Slot& slot = slots_[i];
     if (slot.generation != 0) continue;
     for (const BlockId block : blocks) pool_.Ref(block);
-    slot = {next_generation_++, std::move(blocks), deadline};
+    slot = {next_generation_++, std::move(blocks), deadline, false};
     ++live_;
     Write(i, slot.generation);
     return LeaseRef{i, slot.generation};
   }
   return std::nullopt;
+}
+
+void Leases::Await(const LeaseRef& lease) {
+  if (!Lasts(lease) || slots_[lease.slot].awaited) return;
+  slots_[lease.slot].awaited = true;
+  ++awaited_;
 }
 
 bool Leases::Lasts(const LeaseRef& lease) const {
@@ -44,6 +50,7 @@ void Leases::End(std::uint32_t slot) {
   Write(slot, 0);
   Slot ended = std::exchange(slots_[slot], Slot{});
   --live_;
+  awaited_ -= ended.awaited ? 1 : 0;
   // Tail first, as a sequence gives its blocks back.
   for (std::size_t i = ended.blocks.size(); i-- > 0;) {
     pool_.Unref(ended.blocks[i], BlockPool::Touch::kNo);
@@ -61,12 +68,17 @@ void Leases::Collect(Time now) {
   }
 }
 
-int Leases::RevokeAll() {
+int Leases::RevokeAll() { return Revoke(/*awaited_too=*/true); }
+int Leases::RevokeOthers() { return Revoke(/*awaited_too=*/false); }
+
+int Leases::Revoke(bool awaited_too) {
   Collect(Time::min());
-  const int ended = live_;
+  int ended = 0;
   for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
     if (slots_[i].generation == 0) continue;
+    if (slots_[i].awaited && !awaited_too) continue;
     ++revoked_;
+    ++ended;
     End(i);
   }
   return ended;

@@ -57,9 +57,14 @@ class Leases {
   std::shared_ptr<LeaseReturns> returns() const { return returns_; }
   // Ends leases that were returned and those past their deadline.
   void Collect(Time now);
+  // Requests wait for the blocks of this one, until it ends.
+  void Await(const LeaseRef& lease);
+  int awaited() const { return awaited_; }
   // Takes everything back at once: what is being stored is lost. Returns how
   // many leases ended.
   int RevokeAll();
+  // The same, but for those that are awaited.
+  int RevokeOthers();
   bool Lasts(const LeaseRef& lease) const;
   int live() const { return live_; }
   std::uint64_t revoked() const { return revoked_; }
@@ -69,9 +74,11 @@ class Leases {
     std::uint64_t generation = 0;  // 0: free
     std::vector<BlockId> blocks;
     Time deadline;
+    bool awaited = false;
   };
 
   void End(std::uint32_t slot);
+  int Revoke(bool awaited_too);
   void Write(std::uint32_t slot, std::uint64_t generation);
 
   std::uint64_t* const table_;
@@ -79,6 +86,7 @@ class Leases {
   std::vector<Slot> slots_;
   std::uint64_t next_generation_ = 1;
   int live_ = 0;
+  int awaited_ = 0;
   std::uint64_t revoked_ = 0;  // before they were returned
   const std::shared_ptr<LeaseReturns> returns_ =
       std::make_shared<LeaseReturns>();

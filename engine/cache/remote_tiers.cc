@@ -142,6 +142,23 @@ std::unique_ptr<TierRestore> RemoteTiers::StartRestore(RestoreJob job) {
   return std::make_unique<RemoteRestore>(std::move(call));
 }
 
+std::uint64_t RemoteTiers::FreeStore(std::uint64_t bytes) {
+  const attach::AttachSession* session = Session();
+  const auto now = steady_clock::now();
+  if (session == nullptr || now < quiet_until_) return 0;
+  v1::FreeStoreRequest request;
+  request.set_epoch(session->epoch);
+  request.set_bytes(bytes);
+  v1::FreeStoreResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context, now + deadlines::kLookup);
+  const grpc::Status status = stub_->FreeStore(&context, request, &response);
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    quiet_until_ = steady_clock::now() + deadlines::kLookupPause;
+  }
+  return response.freed_bytes();
+}
+
 void RemoteTiers::Drained() {
   const attach::AttachSession* session = Session();
   if (session == nullptr) return;

@@ -33,6 +33,7 @@ class RemoteTiers final : public CacheTiers {
   void Store(StoreJob job, std::function<void(StoreOutcome)> done) override {
     stores_.Add(std::move(job), std::move(done));
   }
+  std::uint64_t FreeStore(std::uint64_t bytes) override;
   void Drained() override;
   std::vector<KeptResident> Residents() override;
 

@@ -52,7 +52,17 @@ void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
               });
 }
 
-void Tiering::MeasuredSpill(std::uint64_t bytes, double seconds) {
+bool Tiering::FreeStore(std::uint64_t bytes,
+                        std::chrono::steady_clock::time_point now) {
+  constexpr std::chrono::seconds kPause{1};
+  if (now < ask_store_after) return false;
+  const std::uint64_t freed = tiers.FreeStore(bytes);
+  counters->store_freed_bytes += freed;
+  if (freed < bytes) ask_store_after = now + kPause;
+  return freed > 0;
+}
+
+void TierCounters::MeasuredSpill(std::uint64_t bytes, double seconds) {
   if (seconds <= 0) return;
   const double rate = static_cast<double>(bytes) / seconds;
   spill_bytes_per_s = 0.75 * spill_bytes_per_s + 0.25 * rate;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,6 +40,10 @@ struct TierCounters {
   // Conversations that lost rows before they were spilled: no room, or too
   // slow.
   std::atomic<std::uint64_t> lost_spills{0};
+  // What spills are expected to reach; at first what a tired drive does.
+  std::atomic<double> spill_bytes_per_s{3e8};
+  // Of the state store, for the memory gate.
+  std::atomic<std::uint64_t> store_freed_bytes{0};
   std::atomic<std::uint64_t> chose_in_place{0};  // of plans that had offers
   std::atomic<double> prefill_tokens_per_s{0};   // as reckoned with
   struct OfTier {
@@ -59,6 +64,8 @@ struct TierCounters {
   OfTier& of(Tier tier) { return tiers[static_cast<std::size_t>(tier)]; }
   void CountPlan(const TierPlan& plan);
   void NoteRates(const PlannerRates& rates);
+  // A conversation of so many bytes was spilled within `seconds`. One thread.
+  void MeasuredSpill(std::uint64_t bytes, double seconds);
 };
 
 // The engine thread's, but for the counters. What it refers to outlives it.
@@ -81,11 +88,12 @@ struct Tiering {
   PlannerCosts& costs;
   const std::unique_ptr<Lending> lending;
   Leases leases;
-  // A conversation of so many bytes was spilled within `seconds`.
-  void MeasuredSpill(std::uint64_t bytes, double seconds);
-  // What spills are expected to reach; at first what a tired drive does.
-  double spill_bytes_per_s = 3e8;
-
+  // Memory of the state store, which the machine is short of. False: there is
+  // none to be had. Asks no more often than is of use.
+  bool FreeStore(std::uint64_t bytes,
+                 std::chrono::steady_clock::time_point now);
+  // It had nothing left when it was asked last.
+  std::chrono::steady_clock::time_point ask_store_after{};
   // As the cache service said last; larger snapshots are not offered to it.
   std::uint64_t store_entry_bytes = 0;
   // Shared with stores that are under way.

@@ -181,6 +181,9 @@ class CacheTiers {
   // Queues a store. `done` is called once, on any thread, when its blocks are
   // not read any more.
   virtual void Store(StoreJob job, std::function<void(StoreOutcome)> done) = 0;
+  // Asks for memory of the state store, which the machine is short of. Returns
+  // the bytes given back. Waits at most deadlines::kLookup.
+  virtual std::uint64_t FreeStore(std::uint64_t bytes) = 0;
   // A planned stop has ended: what was stored as `resident` is what the next
   // start reads back. Waits at most deadlines::kControl.
   virtual void Drained() = 0;

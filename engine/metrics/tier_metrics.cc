@@ -49,6 +49,11 @@ void AddTierMetrics(const TierCounters& counters, int leases,
       "Long conversations that lost rows before they were spilled");
   Add(lost, {}, static_cast<double>(counters.lost_spills.load()));
   families.push_back(std::move(lost));
+  MetricFamily store = CounterFamily(
+      "holdfast_store_freed_bytes_total",
+      "Memory of the state store given back for requests of this engine");
+  Add(store, {}, static_cast<double>(counters.store_freed_bytes.load()));
+  families.push_back(std::move(store));
   MetricFamily restores = CounterFamily("holdfast_tier_restores_total",
                                         "Restores tried, by how they ended");
   MetricFamily tokens =

@@ -84,6 +84,8 @@ class Planner {
              .source = SourceOf(cached_.pool.retention(chain.back())),
              .miss = MissReason::kNone,
              .taint = kUntainted,
+             .launches = {},
+             .launches_from = 0,
              .anchor = {},
              .sections = nullptr,
              .blocks = std::move(chain),
@@ -117,12 +119,18 @@ class Planner {
              .source = CacheSource::kResident,
              .miss = MissReason::kNone,
              .taint = clean ? kUntainted : from.taint,
+             .launches = {},
+             .launches_from = from.launches_from,
              .anchor = {},
              .sections = nullptr,
              .blocks = {},
              .anchors = from.anchors,
              .kept = kept ? &from : nullptr,
              .rows_of = {}};
+    if (!clean) {
+      const auto above = std::ranges::upper_bound(from.launches, position);
+      plan_.launches.assign(from.launches.begin(), above);
+    }
     for (int i = 0; i < BlocksFor(position); ++i) {
       plan_.blocks.push_back(from.table.block(i));
     }
@@ -303,6 +311,8 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
   }
   sequence.ids.assign(prompt.begin(), prompt.begin() + plan.position);
   sequence.taint = plan.taint;
+  sequence.launches = plan.launches;
+  sequence.launches_from = plan.launches_from;
   if (plan.taint != kUntainted) {
     sequence.table.MarkSession(plan.taint / kBlockTokens);
   }

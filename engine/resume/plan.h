@@ -70,6 +70,8 @@ struct ResumePlan {
   CacheSource source = CacheSource::kNone;
   MissReason miss = MissReason::kNone;  // when position is 0
   int taint = kUntainted;               // of the rows below the position
+  std::vector<int> launches = {};       // as Sequence has them
+  int launches_from = 0;
   // What is resumed at; nothing: rows alone, at any token.
   std::optional<AnchorKind> anchor;
   // The anchor's; null: the model needs none there.

@@ -14,7 +14,10 @@ void Sequence::Append(std::span<const std::int32_t> more,
   const int first = rows();
   if (provenance == Provenance::kSession) taint = std::min(taint, first);
   ids.insert(ids.end(), more.begin(), more.end());
-  if (taint != kUntainted) table.MarkSession(first / kBlockTokens);
+  if (taint == kUntainted) return;
+  table.MarkSession(first / kBlockTokens);
+  if (launches.empty()) launches_from = first;
+  launches.push_back(rows());
 }
 
 void PublishBlocks(BlockPool& pool, const GridRule& rule, Sequence& sequence) {

@@ -35,6 +35,11 @@ struct Sequence {
   // The rows of one step, which are in the table's blocks now. What comes on
   // top of `session` rows is `session` whatever the step says.
   void Append(std::span<const std::int32_t> more, Provenance provenance);
+  // Whether a run that starts at or below the taint as a cold one does, and
+  // launches as `launches` says, computes these rows again, bit for bit.
+  bool LaunchesKnown() const {
+    return taint == kUntainted || (!launches.empty() && launches_from == taint);
+  }
 
   PrefixKey root;
   std::string session_key;  // of the client's conversation; empty: nobody's
@@ -42,6 +47,10 @@ struct Sequence {
   int prompt_tokens = 0;    // of the last prompt
   int head = 0;             // Request::head of it
   std::vector<KeyId> ids;   // of the rows
+  // Where the launches ended that made the `session` rows from `launches_from`
+  // on, ascending. Those above rows() are of rows that were lost.
+  std::vector<int> launches;
+  int launches_from = 0;
   BlockTable table;
   SectionBuffers::Buffer sections;
   AnchorList anchors;  // none above rows()

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/scheduler/session_spill.h"
 #include "shared/cache_layout.h"
 
 namespace holdfast::engine {
@@ -13,7 +14,7 @@ namespace {
 bool GiveBack(EngineState& state, SeatClaim& claim) {
   // Stores wait for nobody, and nobody waits for stores.
   if (state.tiering != nullptr && state.tiering->lending->holds_pool_blocks() &&
-      state.tiering->leases.RevokeAll() > 0) {
+      state.tiering->leases.RevokeOthers() > 0) {
     return true;
   }
   return claim.Displace() || state.retained.GiveBlock() ||
@@ -37,17 +38,38 @@ std::unordered_set<BlockId> HeldByNoneThatRuns(const EngineState& state) {
   return held;
 }
 
+bool HasBlock(const EngineState& state) {
+  const BlockPool::Counts counts = state.pool.counts();
+  return counts.free + counts.cached > 0;
+}
+
 }  // namespace
 
-bool HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
-                int rows) {
+Supply HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
+                  int rows, bool gated) {
+  const bool scratch = sequence.table.kind() == BlockTable::Kind::kScratch;
   while (sequence.table.size() * kBlockTokens < rows) {
     claim.SpillAhead();
-    if (sequence.table.Append()) continue;
-    if (sequence.table.kind() == BlockTable::Kind::kScratch) return false;
-    if (!GiveBack(state, claim)) return false;
+    const bool memory = !gated || MemoryForBlock(state, /*give_back=*/!scratch);
+    if (memory && sequence.table.Append()) continue;
+    if (scratch) return Supply::kNone;
+    const bool waits = SpillsUnderWay(state);
+    // One may just have ended.
+    if (memory && HasBlock(state)) continue;
+    if (waits) return Supply::kWait;
+    if (!GiveBack(state, claim)) return Supply::kNone;
   }
-  return true;
+  return Supply::kHave;
+}
+
+Supply HaveOneBlock(EngineState& state) {
+  while (!HasBlock(state)) {
+    const bool waits = SpillsUnderWay(state);
+    if (HasBlock(state)) break;
+    if (waits) return Supply::kWait;
+    if (!state.retained.GiveBlock()) return Supply::kNone;
+  }
+  return Supply::kHave;
 }
 
 int ObtainableBlocks(const EngineState& state) {

@@ -11,15 +11,27 @@
 
 namespace holdfast::engine {
 
+enum class Supply {
+  kHave,
+  kWait,  // for a spill under way: to be asked again
+  kNone,  // the table has what there was
+};
+
 // Makes the sequence's table long enough for `rows` rows. When the pool has
 // neither a free nor a cached block left, stores give theirs up; then the
 // resident that the request displaces is cut to what its budgets hold; then go
 // kept rows, lowest class and oldest use first; then what SeatClaim takes from
 // residents. Conversations long enough for it are spilled before they lose
-// rows. False when that was not enough: the table has what there was. A scratch
-// sequence takes nothing from anybody.
-[[nodiscard]] bool HaveBlocks(EngineState& state, SeatClaim& claim,
-                              Sequence& sequence, int rows);
+// rows; blocks that wait for that are waited for. A scratch sequence takes
+// nothing from anybody. Rows of an answer, which no gate was passed for, are
+// `gated`: a block that needs memory which the machine must keep is not to be
+// had.
+[[nodiscard]] Supply HaveBlocks(EngineState& state, SeatClaim& claim,
+                                Sequence& sequence, int rows, bool gated);
+
+// Sees to it that one block is there to be taken, which is the caller's then,
+// from what is kept alone.
+[[nodiscard]] Supply HaveOneBlock(EngineState& state);
 
 // Blocks that HaveBlocks could find at most without stores giving any up: free,
 // cached, and those that only conversations hold which no request runs.

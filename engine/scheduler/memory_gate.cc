@@ -1,10 +1,12 @@
 #include "engine/scheduler/memory_gate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/session_spill.h"
 
 namespace holdfast::engine {
 namespace {
@@ -40,11 +42,19 @@ std::uint64_t NewBytes(const EngineState& state, int blocks) {
          state.pool.block_bytes();
 }
 
-bool MemorySuffices(const EngineState& state, int blocks) {
+// That the machine must give before `blocks` more can be had.
+std::uint64_t MissingBytes(const EngineState& state, int blocks) {
   const MemoryLimits& limits = state.options.memory;
   const std::uint64_t bytes = NewBytes(state, blocks);
-  return bytes == 0 || !limits.available ||
-         limits.available() >= limits.keep_free_bytes + bytes;
+  if (bytes == 0 || !limits.available) return 0;
+  const std::uint64_t wanted = limits.keep_free_bytes + bytes;
+  return wanted - std::min(wanted, limits.available());
+}
+
+// False when it has none, or none left.
+bool GiveStoreBack(EngineState& state, std::uint64_t bytes) {
+  return state.tiering != nullptr &&
+         state.tiering->FreeStore(bytes, std::chrono::steady_clock::now());
 }
 
 }  // namespace
@@ -56,13 +66,23 @@ std::uint64_t CacheBytes(const EngineState& state) {
              state.section_buffers.section_bytes();
 }
 
-bool PassMemoryGate(EngineState& state, int blocks) {
+MemoryGate PassMemoryGate(EngineState& state, int blocks) {
   const std::uint64_t budget = state.options.memory.cache_budget_bytes;
   while (budget != MemoryLimits::kNoBudget && CacheBytes(state) > budget &&
          GiveBack(state)) {
   }
-  while (!MemorySuffices(state, blocks)) {
-    if (!GiveBack(state)) return false;
+  while (const std::uint64_t missing = MissingBytes(state, blocks)) {
+    if (GiveStoreBack(state, missing) || state.pool.EvictOne()) continue;
+    if (SpillsUnderWay(state)) return MemoryGate::kWaits;
+    if (!GiveBack(state)) return MemoryGate::kClosed;
+  }
+  return MemoryGate::kPasses;
+}
+
+bool MemoryForBlock(EngineState& state, bool give_back) {
+  while (const std::uint64_t missing = MissingBytes(state, 1)) {
+    if (!give_back) return false;
+    if (!GiveStoreBack(state, missing) && !state.pool.EvictOne()) return false;
   }
   return true;
 }

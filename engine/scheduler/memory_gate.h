@@ -26,15 +26,26 @@ struct MemoryLimits {
 // Bytes of blocks and anchors that no running request uses.
 std::uint64_t CacheBytes(const EngineState& state);
 
-// Gives caches back, one block at a time, until they are within their budget
-// and `blocks` more blocks can be had without the machine's free memory falling
-// below what it must keep: blocks that were used before have their memory
-// already, so each that a cache gives up counts. In this order: rows of no
-// class, guests', parked, pinned, then residents, the one used longest ago
-// first; conversations long enough for it are spilled before. False when the
-// memory does not suffice even so; the caches are empty then. Decides only
-// where prefills start, never what they compute. On the engine thread.
-[[nodiscard]] bool PassMemoryGate(EngineState& state, int blocks);
+enum class MemoryGate {
+  kPasses,
+  kWaits,   // for a spill under way: to be asked again
+  kClosed,  // the memory does not suffice; the caches are empty
+};
+
+// Gives caches back, the state store of the cache service first, then one block
+// at a time, until they are within their budget and `blocks` more blocks can be
+// had without the machine's free memory falling below what it must keep: blocks
+// that were used before have their memory already, so each that a cache gives
+// up counts. In this order: rows of no class, guests', parked, pinned, then
+// residents, the one used longest ago first; conversations long enough for it
+// are spilled before, which is waited for. Decides only where prefills start,
+// never what they compute. On the engine thread.
+[[nodiscard]] MemoryGate PassMemoryGate(EngineState& state, int blocks);
+
+// Whether the machine has the memory for one block more of an answer; with
+// `give_back`, once the state store was given back and rows of no class. On the
+// engine thread.
+[[nodiscard]] bool MemoryForBlock(EngineState& state, bool give_back);
 
 }  // namespace holdfast::engine
 

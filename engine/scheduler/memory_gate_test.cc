@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/testing/loop_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -63,7 +64,7 @@ TEST_F(MemoryGateTest, WhatTheMemoryForbidsIsRefusedWithAReason) {
 
 TEST_F(MemoryGateTest, WhileOthersRunItWaitsForThem) {
   const auto engine = Make();
-  const Submitted first = engine->Submit(MakeRequest(SomeIds(1500, 1), 40));
+  const Submitted first = engine->Submit(MakeRequest(SomeIds(1500, 1), 30));
   engine->Round();
   available_ = 1000;
   const Submitted second = engine->Submit(MakeRequest(SomeIds(1000, 2), 4));
@@ -72,6 +73,65 @@ TEST_F(MemoryGateTest, WhileOthersRunItWaitsForThem) {
   engine->RunAll();
   EXPECT_EQ(second.result().reason, FinishReason::kLength);
   EXPECT_EQ(first.result().reason, FinishReason::kLength);
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, TheStateStoreIsGivenBackFirst) {
+  const LoopTierNode node(Make());
+  LoopEngine& engine = *node.engine;
+  node.tiers->store_bytes = 5 * BlockBytes();
+  node.tiers->on_freed = [this](std::uint64_t bytes) { available_ += bytes; };
+  engine.Run(MakeRequest(SomeIds(1500, 1), 4));
+  available_ = 1000 + BlockBytes();
+  const Submitted second = engine.Submit(MakeRequest(SomeIds(1200, 2), 4));
+  engine.RunAll();
+  EXPECT_EQ(second.result().reason, FinishReason::kLength);
+  // Nothing of the pool had to go.
+  EXPECT_EQ(engine.state().Residents().size(), 2u);
+  EXPECT_EQ(engine.state().Residents()[0]->rows(), 1503);
+  EXPECT_EQ(node.tiers->store_bytes, BlockBytes());
+  EXPECT_EQ(engine.state().tiering->counters->store_freed_bytes.load(),
+            4 * BlockBytes());
+  // It is empty then, and not asked again and again.
+  available_ = 1000;
+  const Submitted third = engine.Submit(MakeRequest(SomeIds(3800, 3), 4));
+  engine.RunAll();
+  EXPECT_TRUE(third.sink->refusal());
+  EXPECT_EQ(node.tiers->store_bytes, 0u);
+  EXPECT_LE(node.tiers->store_asked, 3);
+}
+
+TEST_F(MemoryGateTest, AnswersThatGrowTakeNoMemoryThatTheMachineMustKeep) {
+  const auto engine = Make();
+  const Request older = MakeRequest(SomeIds(500, 1), 280);
+  const Request younger = MakeRequest(SomeIds(500, 2), 250);
+  const Submitted first = engine->Submit(older);
+  const Submitted second = engine->Submit(younger);
+  engine->RunUntil([&] { return second.sink->ids.size() == 3; });
+  // From now on blocks come from those alone that have memory.
+  available_ = 1000;
+  const int untouched = engine->state().pool.counts().untouched;
+  engine->RunAll();
+  EXPECT_EQ(engine->state().pool.counts().untouched, untouched);
+  EXPECT_GT(engine->loop().counts().preemptions, 0u);
+  EXPECT_EQ(first.result().preemptions, 0);
+  EXPECT_EQ(first.result().reason, FinishReason::kLength);
+  EXPECT_EQ(second.result().reason, FinishReason::kLength);
+  available_ = 1 << 30;
+  ExpectSame(first.answer(), Make()->Run(older));
+  ExpectSame(second.answer(), Make()->Run(younger));
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, AnAnswerThatNothingIsLeftForEndsWithAReason) {
+  const auto engine = Make();
+  const Submitted only = engine->Submit(MakeRequest(SomeIds(500, 1), 600));
+  engine->RunUntil([&] { return only.sink->ids.size() == 3; });
+  available_ = 1000;
+  engine->RunAll();
+  EXPECT_EQ(only.result().reason, FinishReason::kError);
+  EXPECT_THAT(only.result().error, HasSubstr("memory"));
+  EXPECT_EQ(only.sink->ids.size(), 13u);  // what two blocks hold
   engine->Check();
 }
 

@@ -6,7 +6,6 @@
 
 #include "engine/model_status.h"
 #include "engine/resume/state_digest.h"
-#include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/session_spill.h"
 #include "fmt/format.h"
 #include "shared/cache_layout.h"
@@ -181,8 +180,15 @@ bool RequestRun::Replays() const {
 }
 
 int RequestRun::PrefillRows(const StepSize::Limits& limits) {
-  if (Replays()) return 1;
   const int position = sequence_.rows();
+  if (const int end =
+          history_.EndOf(position, state_.rule,
+                         static_cast<int>(state_.model.layout().grid_tokens));
+      end > 0) {
+    full_step_ = false;
+    return end - position;
+  }
+  if (Replays()) return 1;
   const int end = state_.rule.any_split() ? target() : result_.prompt_tokens;
   const int wanted = state_.step_size.Next(position, end - position, limits);
   const int stop = anchors_ && position < result_.prompt_tokens
@@ -192,7 +198,7 @@ int RequestRun::PrefillRows(const StepSize::Limits& limits) {
   return std::min(wanted, stop);
 }
 
-bool RequestRun::Prepare(const StepSize::Limits& limits) {
+Supply RequestRun::Prepare(const StepSize::Limits& limits) {
   if (phase_ == Phase::kPrefill) {
     step_rows_ = PrefillRows(limits);
   } else {
@@ -200,13 +206,14 @@ bool RequestRun::Prepare(const StepSize::Limits& limits) {
     step_rows_ = std::max(1, static_cast<int>(drafted_ids_.size()));
   }
   claim_->Displace();
-  return HaveBlocks(state_, *claim_, sequence_, sequence_.rows() + step_rows_);
+  return HaveBlocks(state_, *claim_, sequence_, sequence_.rows() + step_rows_,
+                    /*gated=*/phase_ == Phase::kDecode);
 }
 
 void RequestRun::PrefillStep() {
   if (stop_()) return End(FinishReason::kCancelled);
   const int position = sequence_.rows();
-  const bool replays = Replays();
+  const bool replays = Replays() || history_.Session(position);
   const bool logits = !prompt_done_ && step_rows_ == rows_left();
   const auto start = Clock::now();
   step_ = RowsOf(std::span(ids_).subspan(position, step_rows_), logits);
@@ -297,6 +304,7 @@ void RequestRun::Decoded(const absl::Status& status) {
 void RequestRun::Pause() {
   if (phase_ == Phase::kRestoring) resuming().GiveUp();
   ShowRows(false);
+  history_.Keep(sequence_);
   anchors_.reset();
   before_drafts_.reset();
   DropSpareBlocks();
@@ -310,8 +318,13 @@ void RequestRun::Pause() {
 }
 
 void RequestRun::OutOfBlocks() {
+  const bool memory = MemoryForBlock(state_, /*give_back=*/false);
   Fail(absl::ResourceExhaustedError(
-      fmt::format("out of blocks at position {}", sequence_.rows())));
+      memory ? fmt::format("out of blocks at position {}", sequence_.rows())
+             : fmt::format("out of memory at position {}: the machine must "
+                           "keep {} MiB free",
+                           sequence_.rows(),
+                           state_.options.memory.keep_free_bytes >> 20)));
 }
 
 Result RequestRun::Finish() {

@@ -14,7 +14,9 @@
 #include "engine/model/model.h"
 #include "engine/resume/sequence.h"
 #include "engine/scheduler/answer_tokens.h"
+#include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/engine_state.h"
+#include "engine/scheduler/launch_history.h"
 #include "engine/scheduler/line_stores.h"
 #include "engine/scheduler/prefill_anchors.h"
 #include "engine/scheduler/request.h"
@@ -65,8 +67,8 @@ class RequestRun {
   // from is tried, in the end what is in place.
   void RestoreStep();
   // Finds blocks for the next step, within `limits` when it is a prefill's.
-  // False: the pool has none but those of requests that run.
-  [[nodiscard]] bool Prepare(const StepSize::Limits& limits = {});
+  // kNone: the pool has none but those of requests that run.
+  [[nodiscard]] Supply Prepare(const StepSize::Limits& limits = {});
   void PrefillStep();
   // For a Forward, perhaps together with others'; `Decoded` says how that went.
   // With a drafter it may have more rows than one: `step_rows`.
@@ -169,6 +171,7 @@ class RequestRun {
   // After a pause: of the prompt and what of the answer is not decoded again.
   std::vector<KeyId> again_keys_;
   std::optional<Resumption> again_;
+  LaunchHistory history_;             // of rows lost by a pause
   std::optional<LineStores> stores_;  // until the prompt is done
   std::optional<PrefillAnchors>
       anchors_;  // while rows of the prompt are missing

@@ -57,7 +57,7 @@ void Resumption::Start(Sequence& sequence, SeatClaim& claim) {
   tiers_.emplace(
       state_, prompt_view_, request_.cache_mode == CacheMode::kDefault,
       [this, &claim](int rows) {
-        return HaveBlocks(state_, claim, *sequence_, rows);
+        return HaveBlocks(state_, claim, *sequence_, rows, /*gated=*/false);
       },
       sequence);
   tiers_->Start(InPlacePosition());
@@ -73,7 +73,14 @@ std::optional<CacheReport> Resumption::Poll() {
     from_tiers_ = from->source != CacheSource::kNone;
     if (from_tiers_) report = FromTiers(*from);
   }
-  if (!from_tiers_) report = InPlace();
+  if (!from_tiers_) {
+    // A start within a block copies it.
+    if (sequence_->table.kind() == BlockTable::Kind::kPooled &&
+        HaveOneBlock(state_) == Supply::kWait) {
+      return std::nullopt;
+    }
+    report = InPlace();
+  }
   ClaimRows(report);
   return report;
 }

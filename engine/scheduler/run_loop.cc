@@ -18,12 +18,15 @@ double Seconds(std::chrono::steady_clock::duration time) {
 }  // namespace
 
 bool RunLoop::Step() {
+  const std::uint64_t preemptions = totals_.preemptions;
+  const std::size_t running = running_.size();
   bool moved = RestoreRound();
   moved |= DecodeRound();
   Collect();
   moved |= PrefillRound();
   Collect();
-  return moved;
+  return moved || preemptions != totals_.preemptions ||
+         running != running_.size();
 }
 
 bool RunLoop::RestoreRound() {
@@ -74,21 +77,34 @@ void RunLoop::DecodeTogether(const std::vector<Active*>& batch) {
 }
 
 bool RunLoop::PrefillRound() {
-  Active* first = nullptr;
-  for (Active& active : running_) {
-    if (active.run->phase() != Phase::kPrefill) continue;
-    if (first == nullptr || active.turn < first->turn) first = &active;
-  }
-  if (first == nullptr) return false;
-  first->turn = ++turns_;
   const StepSize::Limits limits =
       AnswersRun() ? kBesideAnswers : StepSize::Limits{};
-  if (MakeReady(*first, limits)) first->run->PrefillStep();
-  return true;
+  // Each is tried once, the one that waited longest first.
+  const std::uint64_t before = turns_;
+  for (;;) {
+    Active* first = nullptr;
+    for (Active& active : running_) {
+      if (active.run->phase() != Phase::kPrefill || active.turn > before) {
+        continue;
+      }
+      if (first == nullptr || active.turn < first->turn) first = &active;
+    }
+    if (first == nullptr) return false;
+    first->turn = ++turns_;
+    if (!MakeReady(*first, limits)) continue;
+    first->run->PrefillStep();
+    return true;
+  }
 }
 
 bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {
-  while (!active.run->Prepare(limits)) {
+  for (;;) {
+    const Supply supply = active.run->Prepare(limits);
+    if (supply == Supply::kHave) return true;
+    if (supply == Supply::kWait) {
+      if (host_.MustStop(*active.job)) active.run->Cancel();
+      return false;
+    }
     const auto youngest = std::prev(running_.end());
     if (running_.size() == 1) {
       active.run->OutOfBlocks();
@@ -98,7 +114,6 @@ bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {
     Preempt(youngest);
     if (mine) return false;
   }
-  return true;
 }
 
 void RunLoop::Preempt(Runs::iterator active) {

@@ -125,6 +125,7 @@ class RunLoop {
   bool Fits(const RequestRun& run) const;
   // That it needs from the pool before it can decode.
   int Blocks(const RequestRun& run) const;
+  MemoryGate Gate(const RequestRun& run);
   void RefuseForMemory(Runs& from, Runs::iterator active);
   void Begin(Runs& from, Runs::iterator active);
 
@@ -134,7 +135,8 @@ class RunLoop {
   void DecodeTogether(const std::vector<Active*>& batch);
   bool PrefillRound();
   bool AnswersRun() const;
-  // Finds blocks for its next step; false: it does not run (any more).
+  // Finds blocks for its next step; false: it does not run (any more), or waits
+  // for blocks of a conversation that is being spilled.
   bool MakeReady(Active& active, const StepSize::Limits& limits);
   void Preempt(Runs::iterator active);
   void Collect();

@@ -59,6 +59,13 @@ bool RunLoop::HasFreeSeat() const {
 bool RunLoop::AdmitPaused() {
   const auto oldest = paused_.begin();
   if (!Fits(*oldest->run)) return false;
+  const MemoryGate gate = Gate(*oldest->run);
+  if (gate == MemoryGate::kClosed && running_.empty()) {
+    oldest->run->OutOfBlocks();
+    End(paused_, oldest);
+    return true;
+  }
+  if (gate != MemoryGate::kPasses) return false;
   Begin(paused_, oldest);
   return true;
 }
@@ -110,15 +117,20 @@ bool RunLoop::AdmitNext() {
   }
   active->wait.reset();
   if (!Fits(*active->run)) return false;
-  if (!active->run->scratch() &&
-      !PassMemoryGate(state_, Blocks(*active->run))) {
-    // Those that run leave blocks that have their memory.
-    if (!running_.empty()) return false;
+  const MemoryGate gate = Gate(*active->run);
+  // Those that run leave blocks that have their memory.
+  if (gate == MemoryGate::kClosed && running_.empty()) {
     RefuseForMemory(*from, active);
     return true;
   }
+  if (gate != MemoryGate::kPasses) return false;
   Begin(*from, active);
   return true;
+}
+
+MemoryGate RunLoop::Gate(const RequestRun& run) {
+  return run.scratch() ? MemoryGate::kPasses
+                       : PassMemoryGate(state_, Blocks(run));
 }
 
 int RunLoop::Blocks(const RequestRun& run) const {

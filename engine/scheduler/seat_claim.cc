@@ -119,7 +119,9 @@ bool SeatClaim::TakeFromResidents() {
 }
 
 void SeatClaim::SpillAhead() {
+  // One at a time: the next is asked for when that has ended.
   if (scratch_ || state_.tiering == nullptr ||
+      state_.tiering->leases.awaited() > 0 ||
       state_.pool.counts().free + state_.pool.counts().cached >
           BlocksToStageSpill(state_)) {
     return;

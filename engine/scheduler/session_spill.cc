@@ -264,7 +264,8 @@ bool IsResident(const EngineState& state, const Sequence& sequence) {
 }  // namespace
 
 int BlocksToStageSpill(const EngineState& state) {
-  return (kBeforeLoss.lines + kBeforeLoss.turn + 1) * BlocksOfImage(state);
+  // Those of the whole, and one of half of it.
+  return (kBeforeLoss.lines + kBeforeLoss.turn + 2) * BlocksOfImage(state);
 }
 
 void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
@@ -284,6 +285,14 @@ void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
   state.tiering->tiers.Drained();
 }
 
+bool SpillsUnderWay(EngineState& state) {
+  if (state.tiering == nullptr) return false;
+  Tiering& tiering = *state.tiering;
+  tiering.leases.Collect(steady_clock::now());
+  // What is lent as copies keeps no block.
+  return tiering.lending->holds_pool_blocks() && tiering.leases.awaited() > 0;
+}
+
 void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
   if (state.tiering == nullptr || !state.tiering->tiers.attached() ||
       !Storable(sequence)) {
@@ -294,24 +303,39 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
                               StateImageBytes(state.model.layout());
   const auto start = steady_clock::now();
   const auto deadline =
-      start + BeforeLossDeadline(bytes, tiering.spill_bytes_per_s);
+      start + BeforeLossDeadline(bytes, tiering.counters->spill_bytes_per_s);
+  const auto store = [&](std::optional<StoreJob> job,
+                         std::function<void(StoreOutcome)> done) {
+    if (!job) return done(StoreOutcome::kDropped);
+    tiering.leases.Await(job->lease);
+    tiering.Store(*std::move(job), std::move(done));
+  };
   // Half of it first: what is left when the whole takes too long.
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   const AnchorList half =
       NewestAnchors(LinesBelow(sequence, grid, sequence.rows() / 2 + 1), 1);
   if (!half.empty()) {
-    SpillRows(state, sequence, half[0]->position, kNone, half[0]->sections,
-              /*resident=*/false, deadline);
+    store(MakeSpill(state, sequence, half[0]->position, kNone,
+                    half[0]->sections, deadline),
+          [bell = state.bell](StoreOutcome) { bell->Ring(); });
   }
-  const auto outcome =
-      SpillRows(state, sequence, sequence.rows(), kBeforeLoss,
-                sequence.sections.get(), /*resident=*/false, deadline);
-  if (!outcome) {
-    ++tiering.counters->lost_spills;
-  } else if (*outcome == StoreOutcome::kStored) {
-    const std::chrono::duration<double> took = steady_clock::now() - start;
-    tiering.MeasuredSpill(bytes, took.count());
-  }
+  store(MakeSpill(state, sequence, sequence.rows(), kBeforeLoss,
+                  sequence.sections.get(), deadline),
+        [start, deadline, bytes, rows = sequence.rows(), bell = state.bell,
+         session = sequence.session_key.substr(0, 64),
+         counters = tiering.counters](StoreOutcome outcome) {
+          const auto now = steady_clock::now();
+          const std::chrono::duration<double> took = now - start;
+          spdlog::info("spill session={:?} rows={} outcome={} ms={}", session,
+                       rows, StoreOutcomeName(outcome),
+                       duration_cast<milliseconds>(now - start).count());
+          if (outcome == StoreOutcome::kDropped || now >= deadline) {
+            ++counters->lost_spills;
+          } else if (outcome == StoreOutcome::kStored) {
+            counters->MeasuredSpill(bytes, took.count());
+          }
+          bell->Ring();
+        });
 }
 
 void SaveSession(EngineState& state, const std::string& session_key,

@@ -22,11 +22,16 @@ namespace holdfast::engine {
 void SpillConversations(EngineState& state,
                         std::chrono::steady_clock::time_point deadline);
 
-// Stores one that is about to lose rows, and waits for that: at most twice as
-// long as it takes at the rate that was measured. Past it what is not written
-// is lost, counted, and what was written first stays as a shorter prefix. A
-// conversation that cannot be stored is lost without a word but a counter's.
+// Queues one that is about to lose rows to be stored, and waits for nobody: the
+// blocks that it loses come back when that has ended, at most twice as long as
+// it takes at the rate that was measured. Past it what is not written is lost,
+// counted, and what was written first stays as a shorter prefix. A conversation
+// that cannot be stored is lost without a word but a counter's.
 void SpillBeforeLoss(EngineState& state, const Sequence& sequence);
+
+// Blocks will come back when such a store ends: EngineState::bell rings then,
+// or its deadline passes. To be waited for before more is taken from anybody.
+bool SpillsUnderWay(EngineState& state);
 
 // So many blocks SpillBeforeLoss needs of the pool, for states.
 int BlocksToStageSpill(const EngineState& state);

@@ -102,10 +102,13 @@ void TierResume::Start(int in_place) {
 std::optional<TierResumption> TierResume::Poll() {
   while (!ended_) {
     if (restore_ == nullptr) {
-      if (const auto status = StartRestore(); !status.ok()) {
-        Ended(status, 0);
+      const Supply room = FindRoom();
+      if (room == Supply::kWait) return std::nullopt;
+      if (room == Supply::kNone) {
+        Ended(absl::ResourceExhaustedError("no blocks for its rows"), 0);
         continue;
       }
+      StartRestore();
     }
     const std::optional<RestoreEnd> end = restore_->Poll();
     if (!end) return std::nullopt;
@@ -116,10 +119,8 @@ std::optional<TierResumption> TierResume::Poll() {
 }
 
 void TierResume::GiveUp() {
-  if (restore_ != nullptr) {
-    restore_.reset();
-    Ended(absl::CancelledError("given up"), 0);
-  }
+  restore_.reset();
+  if (!ended_) Ended(absl::CancelledError("given up"), 0);
   ended_ = true;
 }
 
@@ -149,6 +150,7 @@ void TierResume::Ended(const absl::Status& status, double seconds) {
     return;
   }
   sequence_.table.Clear();
+  have_.reset();
   const RestoreFailure failure = FailureOf(status);
   ++count.failed[static_cast<std::size_t>(failure)];
   // A damaged file takes with it what needs it: that is the reason, not that
@@ -180,18 +182,22 @@ MissReason TierResume::WhyNothing(const TierLookup& lookup,
   return lookup.foreign ? MissReason::kForeign : MissReason::kNone;
 }
 
-absl::Status TierResume::StartRestore() {
+Supply TierResume::FindRoom() {
   const TierCandidate& candidate = offer().candidate;
   const int position = candidate.position;
-  restored_ = 0;
-  // On a grid backend the rows of a chunk that is not whole, and those of a
-  // conversation, are other bits than the pool's of the same ids.
-  const int have = AdoptWhatIsThere(
-      state_.rule.SharedBelow(std::min(position, candidate.taint)));
-  if (!have_blocks_(position)) {
-    return absl::ResourceExhaustedError("no blocks for its rows");
+  if (!have_) {
+    // On a grid backend the rows of a chunk that is not whole, and those of a
+    // conversation, are other bits than the pool's of the same ids.
+    have_ = AdoptWhatIsThere(
+        state_.rule.SharedBelow(std::min(position, candidate.taint)));
   }
-  restored_ = position - have;
+  restored_ = position - *have_;
+  return find_blocks_(position);
+}
+
+void TierResume::StartRestore() {
+  const TierCandidate& candidate = offer().candidate;
+  const int position = candidate.position;
   image_ = AlignedBuffer(StateImageBytes(state_.model.layout()));
   const double saved =
       state_.tiering->costs.PrefillSeconds(in_place_, position);
@@ -201,7 +207,7 @@ absl::Status TierResume::StartRestore() {
        .target = {.blocks = {sequence_.table.pointers(),
                              static_cast<std::size_t>(sequence_.table.size())},
                   .block_bytes = state_.pool.block_bytes(),
-                  .have_tokens = have,
+                  .have_tokens = *have_,
                   .state_image = image_.span(),
                   .backend =
                       state_.pool.host_memory() ? nullptr : &state_.backend},
@@ -209,7 +215,6 @@ absl::Status TierResume::StartRestore() {
                                       Milliseconds(saved)),
        .touch = touch_,
        .bell = state_.bell});
-  return absl::OkStatus();
 }
 
 absl::Status TierResume::TakeOver() {

@@ -12,6 +12,7 @@
 #include "engine/cache/tiers.h"
 #include "engine/resume/plan.h"
 #include "engine/resume/sequence.h"
+#include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/engine_state.h"
 #include "shared/aligned_buffer.h"
 
@@ -33,15 +34,15 @@ struct TierResumption {
 class TierResume {
  public:
   // Makes the sequence's table long enough for so many rows.
-  using HaveBlocks = std::function<bool(int rows)>;
+  using FindBlocks = std::function<Supply(int rows)>;
 
   // `state` has tiers, `sequence` is empty. All arguments outlive this.
   TierResume(EngineState& state, const PromptView& prompt, bool touch,
-             HaveBlocks have_blocks, Sequence& sequence)
+             FindBlocks find_blocks, Sequence& sequence)
       : state_(state),
         prompt_(prompt),
         touch_(touch),
-        have_blocks_(std::move(have_blocks)),
+        find_blocks_(std::move(find_blocks)),
         sequence_(sequence) {}
 
   // Asks the tiers and starts with what is worth it, best first, where that
@@ -58,8 +59,9 @@ class TierResume {
  private:
   bool Serves(const TierCandidate& candidate) const;
   MissReason WhyNothing(const TierLookup& lookup, const TierPlan& plan) const;
-  // Of the offer that is next.
-  absl::Status StartRestore();
+  // Of the offer that is next. Unavailable blocks: kWait, kNone.
+  Supply FindRoom();
+  void StartRestore();
   absl::Status TakeOver();
   // Whole blocks below `limit` that the pool has; returns their rows.
   int AdoptWhatIsThere(int limit);
@@ -70,12 +72,13 @@ class TierResume {
   EngineState& state_;
   const PromptView& prompt_;
   const bool touch_;
-  const HaveBlocks have_blocks_;
+  const FindBlocks find_blocks_;
   Sequence& sequence_;
   int in_place_ = 0;
   TierPlan plan_;
   std::size_t tried_ = 0;  // of its offers
   AlignedBuffer image_;
+  std::optional<int> have_;  // rows of the pool that this offer starts with
   int restored_ = 0;
   SourceRows rows_of_;
   TierResumption result_;

@@ -291,6 +291,18 @@ void ToProto(const EngineGauges& gauges, v1::EngineStats* proto) {
   proto->set_pool_cached_blocks(blocks(gauges.cached_blocks));
   proto->set_pool_evictions(gauges.evictions);
   proto->set_anchors(static_cast<std::uint32_t>(gauges.anchors));
+  proto->set_preemptions(gauges.preemptions);
+  proto->set_in_flight_waits(gauges.in_flight_waits);
+  proto->set_late_owners(gauges.late_owners);
+  const BlockPool::EvictionAges& ages = gauges.eviction_ages;
+  for (std::size_t i = 0; i < ages.blocks.size(); ++i) {
+    v1::EvictionAge& age = *proto->add_evictions_by_age();
+    if (i < BlockPool::kAgeBounds.size()) {
+      age.set_at_most_s(BlockPool::kAgeBounds[i]);
+    }
+    age.set_blocks(ages.blocks[i]);
+  }
+  proto->set_eviction_age_sum_s(ages.seconds);
   if (gauges.tiers != nullptr) FillPlanner(*gauges.tiers, *proto);
 }
 

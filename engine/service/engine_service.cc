@@ -142,6 +142,8 @@ grpc::ServerUnaryReactor* EngineService::Status(
     response->set_pool_free_blocks(gauges.free_blocks);
     response->set_pool_cached_blocks(gauges.cached_blocks);
     response->set_anchors(gauges.anchors);
+    response->set_preemptions_total(gauges.preemptions);
+    response->set_pool_evictions_total(gauges.evictions);
     *response->mutable_cache_service() = served->serving.cache_link();
   }
   response->set_uptime_s(

@@ -446,6 +446,10 @@ TEST_F(ServiceTest, StatsOfRequests) {
   EXPECT_EQ(stats.recent().hit_tokens(), 700u);
   EXPECT_EQ(stats.refused_by_reason().at("invalid"), 1u);
   EXPECT_EQ(stats.pool_blocks(), static_cast<std::uint64_t>(kBlocks));
+  EXPECT_EQ(stats.preemptions(), 0u);
+  ASSERT_EQ(stats.evictions_by_age_size(), 7);
+  EXPECT_EQ(stats.evictions_by_age(0).at_most_s(), 1);
+  EXPECT_EQ(stats.evictions_by_age(6).at_most_s(), 0);
   EXPECT_FALSE(stats.has_responses());
   EXPECT_EQ(Clear(false, true).blocks(), 0u);
   EXPECT_GT(Clear(true, false).blocks(), 0u);

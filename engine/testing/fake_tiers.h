@@ -108,6 +108,13 @@ class FakeTiers final : public CacheTiers {
     }
   }
 
+  std::uint64_t FreeStore(std::uint64_t bytes) override {
+    ++store_asked;
+    const std::uint64_t freed = std::min(bytes, store_bytes);
+    store_bytes -= freed;
+    if (on_freed) on_freed(freed);
+    return freed;
+  }
   void Drained() override {
     if (killed) return;
     drained = entries;
@@ -165,8 +172,11 @@ class FakeTiers final : public CacheTiers {
   bool hold_restores = false;
   std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
   std::vector<Entry> entries;
-  PlannerRates remembered;  // of an earlier engine
-  PlannerRates measured;    // as told last
+  PlannerRates remembered;        // of an earlier engine
+  PlannerRates measured;          // as told last
+  std::uint64_t store_bytes = 0;  // that could be given back
+  int store_asked = 0;
+  std::function<void(std::uint64_t)> on_freed;
   int lookups = 0;
   int restores = 0;
   std::vector<int> admitted_from;

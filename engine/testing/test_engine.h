@@ -116,8 +116,9 @@ class TestEngine {
     while (run.phase() != RequestRun::Phase::kEnded) {
       if (run.phase() == RequestRun::Phase::kRestoring) {
         run.RestoreStep();
-      } else if (!run.Prepare()) {
-        run.OutOfBlocks();
+      } else if (const Supply supply = run.Prepare(); supply != Supply::kHave) {
+        // A wait ends with the deadline of a spill.
+        if (supply == Supply::kNone) run.OutOfBlocks();
       } else if (run.phase() == RequestRun::Phase::kPrefill) {
         run.PrefillStep();
       } else {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gateway/engine/testing/take.h"
-#include "gateway/service/testing/gateway_fixture.h"
+#include "gateway/service/testing/completions_fixture.h"
 #include "gtest/gtest.h"
 
 namespace holdfast::gateway::testing {
@@ -18,37 +18,6 @@ namespace {
 using http::testing::RawClient;
 using http::testing::RawResponse;
 using std::chrono::milliseconds;
-
-constexpr char kChatPath[] = "/v1/chat/completions";
-constexpr char kTextPath[] = "/v1/completions";
-
-class CompletionsTest : public GatewayTest {
- protected:
-  // The engine's next calls write these events.
-  void Script(std::vector<v1::GenerateEvent> events) {
-    engine_->SetGenerator(
-        [events = std::move(events)](const auto&, auto&, auto& writer) {
-          for (const v1::GenerateEvent& event : events) writer.Write(event);
-          return grpc::Status::OK;
-        });
-  }
-  Events Stream(const json& body) {
-    const RawResponse response = Post(kChatPath, body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    EXPECT_TRUE(response.complete);
-    return ParseEvents(response.body);
-  }
-  json Answer(const json& body, const char* path = kChatPath) {
-    const RawResponse response = Post(path, body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    return json::parse(response.body);
-  }
-  json Refusal(const json& body, int status, const char* path = kChatPath) {
-    const RawResponse response = Post(path, body);
-    EXPECT_EQ(response.status, status) << response.body;
-    return json::parse(response.body).at("error");
-  }
-};
 
 TEST_F(CompletionsTest, Chat) {
   StartAll();
@@ -285,153 +254,6 @@ INSTANTIATE_TEST_SUITE_P(Phases, DisconnectTest,
                          ::testing::Combine(::testing::Values(0, 1, 2),
                                             ::testing::Bool(),
                                             ::testing::Bool()));
-
-TEST_F(CompletionsTest, ClientThatLeavesWhileTheEngineIsAbsent) {
-  config_.engine_wait_ms = 600000;
-  StartGateway();
-  const auto client = Connect();
-  client->SendRequest("POST", kChatPath, Chat().dump());
-  client->Close();
-  // Noticed long before the wait for the engine ends.
-  for (int i = 0; i < 1000; ++i) {
-    if (Get("/metrics").body.find("code=\"499\"") != std::string::npos) return;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  ADD_FAILURE() << "the disconnect was not noticed";
-}
-
-TEST_F(CompletionsTest, AbsentEngineGives503) {
-  config_.engine_wait_ms = 20;
-  StartGateway();
-  for (const bool stream : {false, true}) {
-    const RawResponse response = Post(kChatPath, Chat({{"stream", stream}}));
-    EXPECT_EQ(response.status, 503);
-    EXPECT_TRUE(response.headers.contains("retry-after"));
-    EXPECT_NE(response.body.find("absent"), std::string::npos);
-  }
-  EXPECT_EQ(Post("/tokenize", json{{"content", "x"}}).status, 503);
-}
-
-TEST_F(CompletionsTest, WaitsForTheEngine) {
-  StartGateway();
-  const auto client = Connect();
-  client->SendRequest("POST", kChatPath, Chat().dump());
-  StartEngine();
-  EXPECT_EQ(client->ReadResponse().status, 200);
-}
-
-TEST_F(CompletionsTest, EngineThatDiesInMidStream) {
-  StartAll();
-  std::promise<void> written;
-  engine_->SetGenerator([&](const auto&, auto& context, auto& writer) {
-    writer.Write(Tokens(Bytes("half")));
-    written.set_value();
-    WaitForCancel(context);
-    return grpc::Status::CANCELLED;
-  });
-  const auto client = Connect();
-  client->SendRequest("POST", kChatPath, Chat({{"stream", true}}).dump());
-  const std::string begin = client->ReadUntil("half\"");
-  engine_->Kill();
-  const std::string rest = client->ReadUntil("0\r\n\r\n");
-  EXPECT_NE(rest.find("event: error\ndata: {\"error\""), std::string::npos)
-      << rest;
-  EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
-  // The connection and the gateway go on; a new engine is found by itself.
-  MakeEngine("one");
-  StartEngine();
-  client->SendRequest("POST", kChatPath, Chat().dump());
-  EXPECT_EQ(client->ReadResponse().status, 200);
-}
-
-TEST_F(CompletionsTest, EngineThatDiesBeforeTheAnswer) {
-  config_.engine_wait_ms = 50;
-  StartAll();
-  std::promise<void> reached;
-  engine_->SetGenerator([&](const auto&, auto& context, auto&) {
-    reached.set_value();
-    WaitForCancel(context);
-    return grpc::Status::CANCELLED;
-  });
-  const auto client = Connect();
-  client->SendRequest("POST", kChatPath, Chat().dump());
-  Take(reached.get_future());
-  engine_->Kill();
-  const RawResponse response = client->ReadResponse();
-  EXPECT_EQ(response.status, 503);
-  EXPECT_TRUE(response.headers.contains("retry-after"));
-}
-
-// The engine is gone, and the gateway has not noticed when the request comes.
-TEST_F(CompletionsTest, RequestRightAfterTheEngineDied) {
-  timings_.engine.poll = std::chrono::hours(1);
-  StartAll();
-  engine_->Kill();
-  const auto client = Connect();
-  client->SendRequest("POST", kChatPath, Chat().dump());
-  // Once the request has met nobody, the gateway knows.
-  while (Get("/health").status == 200) continue;
-  MakeEngine("one");
-  StartEngine();
-  EXPECT_EQ(client->ReadResponse().status, 200);
-}
-
-TEST_F(CompletionsTest, Refusals) {
-  StartAll();
-  const auto refuse = [&](v1::Refused::Reason reason,
-                          std::uint32_t retry_after_ms) {
-    v1::GenerateEvent event = Refused(reason, "because", retry_after_ms);
-    event.mutable_refused()->set_max_context_tokens(4096);
-    Script({event});
-    return Post(kChatPath, Chat({{"stream", true}}));
-  };
-  RawResponse response = refuse(v1::Refused::QUEUE_FULL, 2500);
-  EXPECT_EQ(response.status, 429);
-  EXPECT_EQ(response.headers.at("retry-after"), "3");
-  EXPECT_NE(response.body.find("because"), std::string::npos);
-  response = refuse(v1::Refused::DRAINING, 1000);
-  EXPECT_EQ(response.status, 503);
-  EXPECT_EQ(response.headers.at("retry-after"), "1");
-  EXPECT_EQ(refuse(v1::Refused::OUT_OF_BLOCKS, 1000).status, 503);
-  response = refuse(v1::Refused::CONTEXT_OVERFLOW, 0);
-  EXPECT_EQ(response.status, 400);
-  EXPECT_NE(response.body.find("context_length_exceeded"), std::string::npos);
-  EXPECT_EQ(refuse(v1::Refused::INVALID, 0).status, 400);
-  EXPECT_EQ(refuse(v1::Refused::DEBUG_ONLY, 0).status, 400);
-}
-
-TEST_F(CompletionsTest, FinishedWithoutAnAnswer) {
-  StartAll();
-  v1::GenerateEvent error = Finished(v1::Finished::ERROR, 0, 1, 0);
-  error.mutable_finished()->set_error("logits are not finite");
-  Script({Started(0, 1), error});
-  EXPECT_EQ(Refusal(Chat(), 500).at("message"), "logits are not finite");
-  const Events events = Stream(Chat({{"stream", true}}));
-  EXPECT_EQ(events.errors.size(), 1u);
-  EXPECT_FALSE(events.done);
-  Script({Started(0, 1), Tokens({'a'}),
-          Finished(v1::Finished::CANCELLED, 0, 1, 1)});
-  Refusal(Chat(), 503);
-}
-
-// The engine is replaced between the gateway's last look and the request.
-TEST_F(CompletionsTest, IdsAreMadeAgainForANewModel) {
-  timings_.engine.poll = std::chrono::hours(1);
-  StartAll();
-  engine_->SetStatus([](auto& status) { status.set_fingerprint("two"); });
-  engine_->SetGenerator([](const auto& request, auto&, auto& writer) {
-    if (request.fingerprint() != "two") {
-      writer.Write(Refused(v1::Refused::MODEL_CHANGED, "another model", 0));
-      return grpc::Status::OK;
-    }
-    writer.Write(Tokens({'2'}));
-    writer.Write(Finished(v1::Finished::STOP, 0, 1, 1));
-    return grpc::Status::OK;
-  });
-  EXPECT_EQ(Answer(Chat())["choices"][0]["message"]["content"], "2");
-  EXPECT_EQ(engine_->generate_calls(), 2);
-  EXPECT_EQ(engine_->tokenizer_calls(), 2);
-}
 
 TEST_F(CompletionsTest, BadRequestsNameTheField) {
   StartAll();

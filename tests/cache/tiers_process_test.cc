@@ -131,6 +131,22 @@ TEST_F(TiersProcessTest, AnyLayoutPassesEveryTier) {
   EXPECT_TRUE(pool->Find(Tier::kSpill, others, grid));
 }
 
+// A machine that is short of memory: the engine asks for the store's.
+TEST_F(TiersProcessTest, TheStateStoreIsGivenBack) {
+  const Conversation of{.session_key = "a",
+                        .ids = Ids(2 * 1024 + 100, 5),
+                        .lines = {1024},
+                        .seed = 7};
+  const int end = static_cast<int>(of.ids.size());
+  auto pool = Attach(ManyPieces(), 20);
+  EXPECT_EQ(pool->tiers().FreeStore(1), 0u);
+  ASSERT_EQ(pool->Store(Tier::kStore, of), StoreOutcome::kStored);
+  ASSERT_TRUE(pool->Find(Tier::kStore, of, end));
+  EXPECT_GT(pool->tiers().FreeStore(1), 0u);
+  EXPECT_FALSE(pool->Find(Tier::kStore, of, end));
+  EXPECT_EQ(pool->tiers().FreeStore(1), 0u);
+}
+
 // In mid-restore the cache service stops; the deadline passes, the blocks go to
 // others; then it goes on.
 TEST_F(TiersProcessTest, StoppedInMidRestore) {

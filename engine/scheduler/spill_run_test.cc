@@ -1,0 +1,124 @@
+// A long conversation that is stored before it loses rows, while other requests
+// go on.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "engine/testing/engine_variants.h"
+#include "engine/testing/tier_node.h"
+#include "gtest/gtest.h"
+
+namespace holdfast::engine::testing {
+namespace {
+
+class SpillRunTest : public EngineVariantTest {
+ protected:
+  // Nothing is parked: who takes a seat has the conversation that was there
+  // spilled. The stores wait for the test.
+  std::unique_ptr<LoopTierNode> Make(int blocks, int seats = 2) {
+    LoopEngine::Size size{
+        .blocks = blocks, .seats = seats, .max_rows = grid() ? 1024 : 512};
+    size.kept.pin_bytes = 0;
+    size.kept.park_bytes = 0;
+    size.kept.spill_min_tokens = 1000;
+    auto node = std::make_unique<LoopTierNode>(
+        std::make_unique<LoopEngine>(model_, backend_, size));
+    node->tiers->hold = true;
+    return node;
+  }
+  static void EndStores(LoopTierNode& node) {
+    for (auto& [job, done] : std::exchange(node.tiers->held, {})) {
+      node.tiers->Write(job);
+      done(StoreOutcome::kStored);
+    }
+  }
+  Answer Alone(const Request& request) {
+    return LoopEngine(
+               model_, backend_,
+               {.blocks = 32, .seats = 1, .max_rows = grid() ? 1024 : 512})
+        .Run(request);
+  }
+  static Request Of(const char* session, Ids prompt, int max_tokens) {
+    Request request = MakeRequest(std::move(prompt), max_tokens);
+    request.session_key = session;
+    return request;
+  }
+};
+
+TEST_P(SpillRunTest, OthersDecodeWhileItIsStored) {
+  const auto node = Make(/*blocks=*/20);
+  LoopEngine& engine = *node->engine;
+  const Request talks = Of("t", SomeIds(100, 1), 120);
+  const Submitted talking = engine.Submit(talks);
+  engine.RunUntil([&] { return talking.sink->ids.size() == 2; });
+  const Request a = Of("a", SomeIds(2500, 2), 3);
+  const Submitted first = engine.Submit(a);
+  engine.RunUntil([&] { return first.ended(); });
+  // Takes the seat, and more than the blocks that are left.
+  const Request b = Of("b", SomeIds(2800, 3), 3);
+  const Submitted second = engine.Submit(b);
+  engine.RunUntil([&] { return !node->tiers->held.empty(); });
+  const std::size_t tokens = talking.sink->ids.size();
+  engine.RunUntil([&] { return talking.sink->ids.size() >= tokens + 20; });
+  EXPECT_FALSE(second.ended());
+  EXPECT_GT(engine.state().tiering->leases.awaited(), 0);
+  EndStores(*node);
+  engine.RunAll();
+  EXPECT_EQ(engine.loop().counts().preemptions, 0u);
+  ExpectSame(talking.answer(), Alone(talks));
+  ExpectSame(second.answer(), Alone(b));
+  EXPECT_EQ(engine.state().tiering->counters->lost_spills.load(), 0u);
+  // It comes back as it was.
+  node->tiers->hold = false;
+  const Request next =
+      Of("a", Joined(Joined(a.prompt, first.answer().ids), SomeIds(50, 4)), 3);
+  const Submitted back = engine.Submit(next);
+  engine.RunAll();
+  EXPECT_EQ(back.result().cache.source, CacheSource::kSpill);
+  EXPECT_EQ(back.result().cache.resumed_at, 2502);
+  if (!grid()) ExpectSame(back.answer(), Alone(next));
+  EndStores(*node);
+  engine.Check();
+}
+
+TEST_P(SpillRunTest, AloneItIsSaidThatNothingCanBeDone) {
+  const auto node = Make(/*blocks=*/14, /*seats=*/1);
+  LoopEngine& engine = *node->engine;
+  engine.Run(Of("a", SomeIds(2500, 2), 3));
+  const Request b = Of("b", SomeIds(2800, 3), 3);
+  const Submitted second = engine.Submit(b);
+  engine.RunUntil([&] {
+    engine.loop().Admit();
+    return !engine.loop().Step() && !node->tiers->held.empty();
+  });
+  const std::uint64_t rings = engine.state().bell->rings();
+  EndStores(*node);
+  EXPECT_GT(engine.state().bell->rings(), rings);
+  node->tiers->hold = false;
+  engine.RunAll();
+  ExpectSame(second.answer(), Alone(b));
+  engine.Check();
+}
+
+TEST_P(SpillRunTest, AStoreThatNeverEndsIsWaitedForAsLongAsItsDeadline) {
+  const auto node = Make(/*blocks=*/14, /*seats=*/1);
+  LoopEngine& engine = *node->engine;
+  engine.Run(Of("a", SomeIds(2500, 2), 3));
+  const Request b = Of("b", SomeIds(2800, 3), 3);
+  const Submitted second = engine.Submit(b);
+  engine.RunUntil([&] { return !node->tiers->held.empty(); });
+  // As when that has passed: the blocks are taken back.
+  engine.state().tiering->leases.Collect(
+      std::chrono::steady_clock::time_point::max());
+  EXPECT_EQ(engine.state().tiering->leases.awaited(), 0);
+  engine.RunUntil([&] { return second.ended(); });
+  ExpectSame(second.answer(), Alone(b));
+  EndStores(*node);
+  engine.Check();
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpillRunTest, EngineVariants(),
+                         EngineVariantName);
+
+}  // namespace
+}  // namespace holdfast::engine::testing
