@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -255,6 +255,39 @@ std::vector<const Sequence*> NewestFirst(const EngineState& state) {
   return all;
 }
 
+// The less, the later it ended among those of its session. A request of
+// another session that resumes in it makes it used, not ended.
+std::size_t EndedRank(const EngineState& state, const Sequence& sequence) {
+  if (sequence.session_key.empty()) return 0;
+  const std::vector<RecordRef> records =
+      state.records->Find(sequence.root, sequence.session_key, /*touch=*/false);
+  const auto own = std::ranges::find_if(records, [&](const RecordRef& record) {
+    return std::ranges::equal(
+        std::span(record->ids).first(static_cast<std::size_t>(record->end)),
+        sequence.ids);
+  });
+  return static_cast<std::size_t>(own - records.begin());
+}
+
+// What can be stored, newest first; of one session only what ended last: a
+// title request has its conversation's key.
+std::vector<const Sequence*> Conversations(const EngineState& state) {
+  std::vector<const Sequence*> all = NewestFirst(state);
+  std::erase_if(all, [](const Sequence* s) { return !Storable(*s); });
+  std::map<std::pair<PrefixKey, std::string>, const Sequence*> last;
+  for (const Sequence* sequence : all) {
+    const auto [at, first] =
+        last.try_emplace({sequence->root, SpillKey(*sequence)}, sequence);
+    if (!first && EndedRank(state, *sequence) < EndedRank(state, *at->second)) {
+      at->second = sequence;
+    }
+  }
+  std::erase_if(all, [&](const Sequence* sequence) {
+    return last.at({sequence->root, SpillKey(*sequence)}) != sequence;
+  });
+  return all;
+}
+
 bool IsResident(const EngineState& state, const Sequence& sequence) {
   return std::ranges::any_of(state.seats, [&sequence](const Seat& seat) {
     return seat.resident && &*seat.resident == &sequence;
@@ -273,12 +306,7 @@ void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
   // What guests left makes room for states.
   while (state.retained.GiveBlock(RetentionClass::kGuest)) {
   }
-  std::set<std::pair<PrefixKey, std::string>> done;
-  for (const Sequence* sequence : NewestFirst(state)) {
-    if (!Storable(*sequence) ||
-        !done.emplace(sequence->root, SpillKey(*sequence)).second) {
-      continue;
-    }
+  for (const Sequence* sequence : Conversations(state)) {
     SpillRows(state, *sequence, sequence->rows(), KeptStates(),
               sequence->sections.get(), IsResident(state, *sequence), deadline);
   }
@@ -340,11 +368,10 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
 
 void SaveSession(EngineState& state, const std::string& session_key,
                  std::function<void(const SavedSession&)> done) {
-  const std::vector<const Sequence*> all = NewestFirst(state);
+  const std::vector<const Sequence*> all = Conversations(state);
   const auto found =
       std::ranges::find_if(all, [&session_key](const Sequence* sequence) {
-        return Storable(*sequence) &&
-               (session_key.empty() || sequence->session_key == session_key);
+        return session_key.empty() || sequence->session_key == session_key;
       });
   SavedSession saved;
   if (found == all.end()) {

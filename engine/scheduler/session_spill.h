@@ -15,8 +15,8 @@ namespace holdfast::engine {
 // Stores the resident conversation of every seat and those that are parked with
 // their end, whatever their length: rows, the state behind the last row, the
 // newest line anchors, the turn's message anchor and the newest one. Residents
-// go first, then the one used last; of one session only the newest, for a newer
-// file replaces an older. Waits until all are durable, at most until
+// go first, then the one used last; of one session only what ended last, for a
+// newer file replaces an older. Waits until all are durable, at most until
 // `deadline`. Says in the log what came of each. The residents are read back by
 // the next start. On the engine thread, when nothing runs; all stay.
 void SpillConversations(EngineState& state,

@@ -260,6 +260,34 @@ TEST_P(TierRunTest, TheTurnsAnchorIsStoredAndOutlivesTheSeat) {
   EXPECT_EQ(parked.result.cache.resumed_at, 700);
 }
 
+// It has the key of its conversation, and another session's title resumes in
+// it.
+TEST_P(TierRunTest, ATitleIsNotSpilledInItsConversationsPlace) {
+  const auto node = Make(64);
+  const auto of = [](const char* session, Ids prompt) {
+    Request request = MakeRequest(std::move(prompt));
+    request.session_key = session;
+    return request;
+  };
+  const Ids instructions = SomeIds(500, 31);
+  node->engine->Run(of("a", Joined(instructions, SomeIds(20, 32))));
+  node->engine->Run(of("a", SomeIds(3 * grid_, 33)));
+  node->engine->Run(of("b", SomeIds(3 * grid_, 34)));
+  const Answer title =
+      node->RunChecked(of("b", Joined(instructions, SomeIds(40, 35))));
+  if (GetParam() == FakeModel::Kind::kAttentionOnly) {
+    EXPECT_EQ(title.result.cache.source, CacheSource::kParked);
+  }
+  node->Spill();
+  std::vector<int> ends;
+  for (const FakeTiers::Entry& entry : node->tiers->entries) {
+    if (entry.kind != StoredState::kEnd) continue;
+    EXPECT_EQ(entry.position, 3 * grid_ + 3) << entry.session_key;
+    ends.push_back(entry.position);
+  }
+  EXPECT_EQ(ends.size(), 2u);
+}
+
 TEST_P(TierRunTest, EachTurnAndOneLineGoToTheStateStore) {
   const auto old = Make();
   old->tiers->store_entry_bytes = std::uint64_t{1} << 40;

@@ -144,6 +144,14 @@ class Daemons:
             time.sleep(POLL_S)
         raise DaemonError(f"no engine attached within {deadline_s:.0f} s: {last}")
 
+    def _wait_cachesvc(self, deadline_s: float = START_DEADLINE_S) -> None:
+        end = time.monotonic() + deadline_s
+        while self.cache_status() is None:
+            # The others, which are still to start, have ended.
+            if self.processes[CACHESVC].poll() is not None or time.monotonic() > end:
+                raise DaemonError(f"the cache service does not answer:\n{self.log_tail(CACHESVC)}")
+            time.sleep(POLL_S)
+
     def cachectl(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(
             [paths.program(self.bin_dir, "cachectl"), "--run-dir", self.run_dir, *arguments],
@@ -188,6 +196,10 @@ class Daemons:
         for name in START_ORDER:
             if name in names:
                 self.launch(name)
+            if name == CACHESVC and len(names) > 1:
+                # As the units are ordered: so the engine reads back what its
+                # residents were before a request can come.
+                self._wait_cachesvc()
         self.wait_ready()
         if "--no-cache-service" not in self.flags[ENGINE]:
             self.wait_attached()
