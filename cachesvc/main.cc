@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "cachesvc/config.h"
+#include "cachesvc/device/device_mapper.h"
 #include "cachesvc/server.h"
 #include "fmt/format.h"
 #include "shared/attach/paths.h"
@@ -80,7 +81,7 @@ int Run(const Config& config, SignalWaiter& signals) {
     spdlog::error("{}", std::string(status.message()));
     return kExitFailed;
   }
-  auto server = Server::Start(config);
+  auto server = Server::Start(config, MakeDeviceMapper());
   if (!server.ok()) {
     spdlog::error("{}", std::string(server.status().message()));
     return kExitFailed;

@@ -22,18 +22,22 @@ constexpr int kMaxMessageBytes = 64 << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(Config config) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    Config config, std::unique_ptr<DeviceMapper> mapper) {
   if (absl::Status status = config.Validate(); !status.ok()) return status;
   auto staging = MemfdArena::Create("holdfast-staging", config.staging_bytes(),
                                     ArenaWriters::kEveryHolder);
   if (!staging.ok()) return staging.status();
   std::unique_ptr<Server> server(
-      new Server(std::move(config), *std::move(staging)));
+      new Server(std::move(config), *std::move(staging), std::move(mapper)));
   server->OpenDisk();
   attach::AttachServerOptions options;
   options.socket_path = attach::AttachSocketPath(server->config_.run_dir);
   options.staging = &server->staging_;
   options.staging_slots = server->config_.staging_slots();
+  options.on_detach = [devices = &server->devices_](std::uint64_t epoch) {
+    devices->Drop(epoch);
+  };
   auto attach = attach::AttachServer::Start(std::move(options));
   if (!attach.ok()) return attach.status();
   server->attach_ = *std::move(attach);
@@ -41,10 +45,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Config config) {
   return server;
 }
 
-Server::Server(Config config, MemfdArena staging)
+Server::Server(Config config, MemfdArena staging,
+               std::unique_ptr<DeviceMapper> mapper)
     : config_(std::move(config)),
       staging_(std::move(staging)),
       slots_({staging_.data(), staging_.bytes()}, config_.staging_slots()),
+      devices_(std::move(mapper)),
       tiers_(slots_) {
   if (config_.store_bytes() == 0) return;
   tiers_.store_budget_bytes = config_.store_bytes();
@@ -77,7 +83,7 @@ absl::Status Server::StartGrpc() {
   const std::string path = attach::CacheSocketPath(config_.run_dir);
   absl::StatusOr<std::string> target = UnixTarget(path);
   if (!target.ok()) return target.status();
-  cache_ = std::make_unique<CacheService>(*attach_, layouts_, tiers_);
+  cache_ = std::make_unique<CacheService>(*attach_, layouts_, devices_, tiers_);
   admin_ = std::make_unique<AdminService>(config_, *attach_, layouts_, tiers_);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "cachesvc/attach/announced_layout.h"
 #include "cachesvc/config.h"
+#include "cachesvc/device/device_pools.h"
 #include "cachesvc/restore/staging_slots.h"
 #include "cachesvc/service/admin_service.h"
 #include "cachesvc/service/cache_service.h"
@@ -25,7 +26,9 @@ class Server {
  public:
   // The run directory exists, and the caller holds the lock that says that no
   // other process serves its sockets.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(Config config);
+  // No mapper: pools on devices are refused.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      Config config, std::unique_ptr<DeviceMapper> mapper = nullptr);
   ~Server();
 
   attach::AttachServerState state() const { return attach_->state(); }
@@ -49,13 +52,15 @@ class Server {
   void Stop();
 
  private:
-  Server(Config config, MemfdArena staging);
+  Server(Config config, MemfdArena staging,
+         std::unique_ptr<DeviceMapper> mapper);
   void OpenDisk();
   absl::Status StartGrpc();
 
   const Config config_;
   const MemfdArena staging_;
   StagingSlots slots_;
+  DevicePools devices_;
   Tiers tiers_;
   LayoutBook layouts_;
   std::unique_ptr<attach::AttachServer> attach_;

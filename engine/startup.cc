@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
+#include "engine/backend/offered_pool.h"
 #include "engine/cache/first_costs.h"
 #include "engine/fingerprint.h"
 #include "engine/model/loader.h"
@@ -15,7 +16,6 @@
 #include "engine/pool/free_memory.h"
 #include "engine/pool/pool_size.h"
 #include "fmt/format.h"
-#include "shared/deadlines.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
@@ -220,12 +220,12 @@ absl::Status LoadedEngine::MakeDevicePool(const Config& config,
         "arena kind=none reason=\"--staging-gb has no room for a "
         "block\"");
   } else {
-    const DeviceArena arena =
-        device.ProbeArena("/proc/self/exe", deadlines::kArenaProbe);
-    spdlog::info("arena kind=pinned reason=\"{}\"",
-                 arena.ipc ? "cuda_ipc would work here, but the cache service "
-                             "does not map a device's memory yet"
-                           : arena.reason);
+    OfferedPool offered =
+        OfferPool(device, *pool_memory_, plan.block_bytes, "/proc/self/exe");
+    spdlog::info("arena kind={} reason=\"{}\"",
+                 offered.pool ? "cuda_ipc" : "pinned", offered.reason);
+    device_pool_ = std::move(offered.pool);
+    // With cuda_ipc too: for states, and for a cache service that refuses it.
     auto pinned = device.Pin(pool_memory_->arena()->data(),
                              pool_memory_->arena()->bytes());
     memory.staging_pinned =
@@ -248,6 +248,7 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
       static_cast<std::uint64_t>(pool_memory_->arena_blocks());
   options.lease_table_offset = pool_memory_->lease_table_offset();
   options.lease_slots = kLeaseSlots;
+  options.device_pool = device_pool_;
   options.on_change = [bell = attached_](const attach::AttachLink&) {
     bell->Ring();
   };
@@ -279,8 +280,12 @@ std::unique_ptr<Tiering> LoadedEngine::MakeTiering(BlockPool& pool) {
   std::byte* const memory = pool_memory_->arena()->data();
   auto lending =
       pool_memory_->on_device()
-          ? std::make_unique<Lending>(pool, chosen_.backend(), memory,
-                                      pool_memory_->arena_blocks())
+          ? std::make_unique<Lending>(
+                pool, chosen_.backend(), memory, pool_memory_->arena_blocks(),
+                [this] {
+                  const auto session = attach_->session();
+                  return session != nullptr && session->device_mapped;
+                })
           : std::make_unique<Lending>(pool);
   return std::make_unique<Tiering>(*tiers_, *costs_,
                                    memory + pool_memory_->lease_table_offset(),

@@ -3,6 +3,7 @@
 #define HOLDFAST_ENGINE_STARTUP_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "engine/response/response_cache.h"
 #include "engine/scheduler/scheduler.h"
 #include "engine/service/engine_service.h"
+#include "shared/arena/device_pool.h"
 #include "shared/attach/attach_client.h"
 
 namespace holdfast::engine {
@@ -62,6 +64,7 @@ class LoadedEngine {
   int anchor_slots_ = 0;
   std::unique_ptr<PoolMemory> pool_memory_;
   std::unique_ptr<PinnedHostMemory> pinned_;  // of pool_memory_
+  std::optional<DevicePool> device_pool_;     // of pool_memory_; none: pinned
   // Rings when the attach changes.
   const std::shared_ptr<Doorbell> attached_ = std::make_shared<Doorbell>();
   // Null, all of them: without a cache service. Destroyed after the scheduler,

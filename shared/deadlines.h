@@ -65,6 +65,17 @@ inline constexpr milliseconds kHttpLinger{2000};
 inline constexpr milliseconds kDiskProbe{30000};
 // The engine's start: device memory mapped by a second process, or not.
 inline constexpr milliseconds kArenaProbe{20000};
+// The cache service maps an engine's device memory: a CUDA context is made.
+inline constexpr milliseconds kDeviceMap{15000};
+// An engine that stops waits this long for the unmapping: within its call.
+inline constexpr milliseconds kDeviceUnmap{1000};
+// At its stop it waits this long for a device call that is under way.
+inline constexpr milliseconds kDeviceStop{2000};
+
+// Rows copied out of a device's memory. Past it the device does not answer.
+inline milliseconds DeviceCopy(std::uint64_t bytes) {
+  return milliseconds(5000 + bytes / 500'000);  // 0.5 GB/s
+}
 
 // A restore, by what it is predicted to take and what computing the same rows
 // would take: never longer than that.

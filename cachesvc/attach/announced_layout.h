@@ -21,6 +21,8 @@ struct AnnouncedLayout {
   // In the pool: a word for each lease; 0 slots: nothing is leased.
   std::uint64_t lease_table_offset = 0;
   std::uint32_t lease_slots = 0;
+  // Behind block_count, the blocks of a pool on a device that is mapped.
+  std::uint64_t device_block_count = 0;
 };
 
 // OK when every block lies inside a pool of `pool_bytes` and every row inside

@@ -12,7 +12,8 @@ namespace holdfast::cachesvc {
 
 // The bytes kept: a session's entry for FileKind::kSession, a prefix's for
 // kAnchor. InvalidArgument, ResourceExhausted as of StateStore::Begin; Aborted:
-// the lease ended before all was copied, and nothing is kept.
+// the lease ended before all was copied, and nothing is kept; of rows on a
+// device also what DevicePool::Copy returns.
 absl::StatusOr<std::uint64_t> StoreSnapshot(StateStore& store,
                                             const LeasedStore& leased);
 

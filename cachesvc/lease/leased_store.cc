@@ -30,8 +30,14 @@ absl::Status CheckLeased(const LeasedStore& store) {
   const auto inside = [&](std::uint32_t block) {
     return block < layout.block_count;
   };
+  const auto on_device = [&](std::uint32_t block) {
+    return store.device != nullptr && block >= layout.block_count &&
+           block - layout.block_count < layout.device_block_count;
+  };
+  // In one memory or in the other.
   if (store.blocks.size() != BlocksFor(store.key_ids.size()) ||
-      !std::all_of(store.blocks.begin(), store.blocks.end(), inside)) {
+      !(std::all_of(store.blocks.begin(), store.blocks.end(), inside) ||
+        std::all_of(store.blocks.begin(), store.blocks.end(), on_device))) {
     return Bad(fmt::format("{} blocks for {} rows", store.blocks.size(),
                            store.key_ids.size()));
   }
@@ -47,6 +53,22 @@ absl::Status CheckLeased(const LeasedStore& store) {
                            state.blocks.size()));
   }
   return absl::OkStatus();
+}
+
+bool RowsOnDevice(const LeasedStore& store) {
+  return !store.blocks.empty() &&
+         store.blocks.front() >= store.layout.block_count;
+}
+
+absl::StatusOr<DevicePool::Copies> CopyDeviceRows(const LeasedStore& store,
+                                                  std::size_t first_block,
+                                                  std::size_t blocks) {
+  std::vector<std::uint32_t> of_device;
+  for (std::size_t i = first_block; i < first_block + blocks; ++i) {
+    of_device.push_back(
+        static_cast<std::uint32_t>(store.blocks[i] - store.layout.block_count));
+  }
+  return store.device->Copy(of_device, store.deadline);
 }
 
 Provenance ProvenanceAt(const LeasedStore& store, std::uint64_t position) {
@@ -114,6 +136,12 @@ void LeasedWrite::PointAtRows() {
     // A chunk that is not whole is the conversation's own.
     chunk.provenance =
         end - first == grid ? ProvenanceAt(store_, end) : Provenance::kSession;
+    if (RowsOnDevice(store_)) {
+      chunk.blocks_elsewhere =
+          static_cast<std::uint32_t>(BlocksFor(end) - first / kBlockTokens);
+      write_.chunks.push_back(std::move(chunk));
+      continue;
+    }
     for (std::uint64_t b = first / kBlockTokens; b < BlocksFor(end); ++b) {
       chunk.blocks.push_back(store_.pool->data() +
                              store_.blocks[b] * store_.layout.block_bytes);
@@ -125,8 +153,20 @@ void LeasedWrite::PointAtRows() {
   write_.record = store_.record;
   write_.taint = store_.taint < store_.key_ids.size() ? store_.taint : kNoTaint;
   write_.keep_alive = memory_;
+  if (RowsOnDevice(store_)) {
+    write_.fetch = [this, grid](std::size_t i) { return Fetch(i, grid); };
+  }
   write_.still_leased = [this] { return StillLeased(store_); };
   write_.deadline = store_.deadline;
+}
+
+absl::StatusOr<FetchedRows> LeasedWrite::Fetch(std::size_t chunk,
+                                               std::uint64_t grid) const {
+  const std::size_t first = chunk * (grid / kBlockTokens);
+  auto copies =
+      CopyDeviceRows(store_, first, write_.chunks[chunk].blocks_elsewhere);
+  if (!copies.ok()) return copies.status();
+  return FetchedRows{std::move(copies->blocks), std::move(copies->keep_alive)};
 }
 
 Sha256Digest SessionId(const PrefixKey& root, const std::string& session_key) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cachesvc/attach/announced_layout.h"
+#include "cachesvc/device/device_pool.h"
 #include "cachesvc/store/store_types.h"
 #include "shared/aligned_buffer.h"
 #include "shared/arena/memfd_arena.h"
@@ -31,6 +32,7 @@ struct LeasedStore {
   Sha256Digest fingerprint{};
   AnnouncedLayout layout;
   std::shared_ptr<const MappedArena> pool;
+  std::shared_ptr<DevicePool> device;  // null: no rows lie on one
   PrefixKey root{};
   std::vector<KeyId> key_ids;
   std::vector<std::uint32_t> blocks;
@@ -47,6 +49,12 @@ struct LeasedStore {
 
 // InvalidArgument names what does not fit the layout.
 absl::Status CheckLeased(const LeasedStore& store);
+// Whether its rows are to be copied out of a device's memory.
+bool RowsOnDevice(const LeasedStore& store);
+// Copies of these blocks of its rows, as DevicePool::Copy.
+absl::StatusOr<DevicePool::Copies> CopyDeviceRows(const LeasedStore& store,
+                                                  std::size_t first_block,
+                                                  std::size_t blocks);
 // Of a copy of the sections at that position.
 Provenance ProvenanceAt(const LeasedStore& store, std::uint64_t position);
 // Whether its blocks hold what was lent.
@@ -56,7 +64,8 @@ void CopyState(const LeasedStore& store, const LeasedState& state,
                std::span<std::byte> to);
 
 // What a store needs to write it, checked and ready: states are copied out of
-// the pool, rows stay where they are. Keeps the pool mapped. Not movable.
+// the pool, rows stay where they are; those on a device are copied when they
+// are written. Keeps the pool mapped. Not movable.
 class LeasedWrite {
  public:
   // InvalidArgument names what does not fit the layout; Aborted: the lease had
@@ -71,6 +80,8 @@ class LeasedWrite {
   explicit LeasedWrite(LeasedStore store) : store_(std::move(store)) {}
   absl::Status CopyStates();
   void PointAtRows();
+  absl::StatusOr<FetchedRows> Fetch(std::size_t chunk,
+                                    std::uint64_t grid) const;
 
   const LeasedStore store_;
   // What the I/O may read after this has gone.

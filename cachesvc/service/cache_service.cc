@@ -61,8 +61,54 @@ AnnouncedLayout FromProto(const v1::AnnounceLayoutRequest& request) {
   return out;
 }
 
+absl::StatusOr<DevicePool::Options> FromProto(const v1::DevicePool& proto,
+                                              const AnnouncedLayout& layout,
+                                              std::uint32_t engine_pid) {
+  DevicePool::Options options;
+  options.pool.block_count = proto.block_count();
+  options.pool.check_offset = proto.check_offset_bytes();
+  options.block_bytes = layout.block_bytes;
+  options.piece_blocks = layout.layout.grid_tokens / layout.block_tokens;
+  options.engine_pid = engine_pid;
+  DeviceMemoryHandle& memory = options.pool.memory;
+  if (proto.ipc_handle().size() != memory.ipc.size() ||
+      proto.device_uuid().size() != memory.device_uuid.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("a handle of {} bytes, a UUID of {}",
+                    proto.ipc_handle().size(), proto.device_uuid().size()));
+  }
+  std::ranges::copy(proto.ipc_handle(), memory.ipc.begin());
+  std::ranges::copy(proto.device_uuid(), memory.device_uuid.begin());
+  memory.bytes = proto.bytes();
+  memory.exporter_pid = proto.exporter_pid();
+  memory.exporter_start = proto.exporter_start();
+  return options;
+}
+
+// Says in the response whether it is mapped, and why not.
+void MapDevice(DevicePools& devices, const attach::AttachedPeer& peer,
+               const v1::DevicePool& proto, AnnouncedLayout& layout,
+               v1::AnnounceLayoutResponse& response) {
+  absl::StatusOr<DeviceCheck> check;
+  if (const auto options = FromProto(proto, layout, peer.pid); options.ok()) {
+    check = devices.Map(peer.epoch, *options);
+  } else {
+    check = options.status();
+  }
+  if (!check.ok()) {
+    response.set_device_refused(std::string(check.status().message()));
+    spdlog::warn("device pool of engine pid {} refused: {}", peer.pid,
+                 response.device_refused());
+    return;
+  }
+  layout.device_block_count = proto.block_count();
+  response.set_device_check(check->data(), check->size());
+}
+
 absl::Status Announce(const attach::AttachServer& server, LayoutBook& layouts,
-                      const v1::AnnounceLayoutRequest& request) {
+                      DevicePools& devices,
+                      const v1::AnnounceLayoutRequest& request,
+                      v1::AnnounceLayoutResponse& response) {
   const auto peer = PeerOfEpoch(server, request.epoch());
   if (!peer.ok()) return peer.status();
   const std::string attached(peer->fingerprint.begin(),
@@ -81,6 +127,14 @@ absl::Status Announce(const attach::AttachServer& server, LayoutBook& layouts,
   spdlog::info("layout announced pid={} model=\"{}\" blocks={} block_bytes={}",
                peer->pid, layout.model_name, layout.block_count,
                layout.block_bytes);
+  if (request.has_device_pool()) {
+    MapDevice(devices, *peer, request.device_pool(), layout, response);
+    // Detached meanwhile: nobody else would unmap it.
+    if (const auto still = PeerOfEpoch(server, request.epoch()); !still.ok()) {
+      devices.Drop(request.epoch());
+      return still.status();
+    }
+  }
   layouts.Put(request.epoch(), std::move(layout));
   return absl::OkStatus();
 }
@@ -186,8 +240,9 @@ StoreAnswer Keep(Tiers& tiers, v1::Tier tier, LeasedStore leased) {
 
 grpc::Status CacheService::AnnounceLayout(
     grpc::ServerContext*, const v1::AnnounceLayoutRequest* request,
-    v1::AnnounceLayoutResponse*) {
-  const absl::Status status = Announce(attach_, layouts_, *request);
+    v1::AnnounceLayoutResponse* response) {
+  const absl::Status status =
+      Announce(attach_, layouts_, devices_, *request, *response);
   if (!status.ok()) {
     spdlog::warn("announce layout: {}", status.ToString());
   } else {
@@ -392,11 +447,19 @@ grpc::Status CacheService::Store(grpc::ServerContext*,
     return ToGrpcStatus(absl::FailedPreconditionError(
         "store: no layout was announced, or the engine has gone"));
   }
+  store->device = devices_.Get(request->epoch());
   store->fingerprint = peer->fingerprint;
   store->layout = *layout;
   const std::size_t rows = store->key_ids.size();
   const auto start = steady_clock::now();
-  const StoreAnswer answer = Keep(tiers_, request->tier(), *std::move(store));
+  const std::shared_ptr<DevicePool> device =
+      RowsOnDevice(*store) ? store->device : nullptr;
+  StoreAnswer answer = Keep(tiers_, request->tier(), *std::move(store));
+  if (device != nullptr && !device->failure().empty() &&
+      answer.outcome == StoreAnswer::Outcome::kRefused) {
+    answer.reason = "device";
+    answer.detail = device->failure();
+  }
   spdlog::info(
       "store tier={} rows={} outcome={} reason={} bytes={} ms={} detail=\"{}\"",
       v1::Tier_Name(request->tier()), rows, static_cast<int>(answer.outcome),
@@ -411,6 +474,7 @@ grpc::Status CacheService::Drained(grpc::ServerContext*,
                                    v1::DrainedResponse* response) {
   const auto peer = PeerOfEpoch(attach_, request->epoch());
   if (!peer.ok()) return ToGrpcStatus(peer.status());
+  devices_.Unmap(request->epoch());
   if (tiers_.disk == nullptr) return grpc::Status::OK;
   const auto residents = tiers_.disk->Drained(peer->fingerprint);
   if (!residents.ok()) return ToGrpcStatus(residents.status());

@@ -3,6 +3,7 @@
 #define HOLDFAST_CACHESVC_SERVICE_CACHE_SERVICE_H_
 
 #include "cachesvc/attach/announced_layout.h"
+#include "cachesvc/device/device_pools.h"
 #include "cachesvc/service/tiers.h"
 #include "grpcpp/grpcpp.h"
 #include "holdfast/v1/cache.grpc.pb.h"
@@ -16,8 +17,8 @@ class CacheService final : public v1::Cache::Service {
  public:
   // All outlive the service.
   CacheService(const attach::AttachServer& attach, LayoutBook& layouts,
-               Tiers& tiers)
-      : attach_(attach), layouts_(layouts), tiers_(tiers) {}
+               DevicePools& devices, Tiers& tiers)
+      : attach_(attach), layouts_(layouts), devices_(devices), tiers_(tiers) {}
 
   grpc::Status AnnounceLayout(grpc::ServerContext* context,
                               const v1::AnnounceLayoutRequest* request,
@@ -59,6 +60,7 @@ class CacheService final : public v1::Cache::Service {
  private:
   const attach::AttachServer& attach_;
   LayoutBook& layouts_;
+  DevicePools& devices_;
   Tiers& tiers_;
 };
 

@@ -22,9 +22,12 @@ absl::Status CheckChunk(const ManifestWrite& write, std::size_t i) {
   const std::uint64_t rows = std::min<std::uint64_t>(
       write.layout.grid_tokens, write.key_ids.size() - first);
   const std::uint64_t blocks = (rows + kBlockTokens - 1) / kBlockTokens;
-  if (!chunk.blocks.empty() && chunk.blocks.size() != blocks) {
+  if (chunk.block_count() > 0 && chunk.block_count() != blocks) {
     return Bad(fmt::format("chunk {} has {} blocks, not {}", i,
-                           chunk.blocks.size(), blocks));
+                           chunk.block_count(), blocks));
+  }
+  if (chunk.blocks_elsewhere > 0 && (!chunk.blocks.empty() || !write.fetch)) {
+    return Bad(fmt::format("chunk {} lies in two places, or in none", i));
   }
   if (!std::all_of(chunk.blocks.begin(), chunk.blocks.end(), Aligned)) {
     return Bad(fmt::format("a block of chunk {} is not aligned", i));
@@ -37,7 +40,7 @@ absl::Status CheckChunk(const ManifestWrite& write, std::size_t i) {
   if (!grid && write.kind == FileKind::kAnchor) {
     return Bad(fmt::format("chunk {} holds session rows under an anchor", i));
   }
-  if (!grid && chunk.blocks.empty() &&
+  if (!grid && chunk.block_count() == 0 &&
       chunk.sums.size() != write.layout.views.size()) {
     return Bad(fmt::format("chunk {} has neither rows nor sums", i));
   }

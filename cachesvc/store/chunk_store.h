@@ -147,7 +147,10 @@ class ChunkStore {
 
   // chunk_store_write.cc
   absl::Status StageAndPublish(const ManifestWrite& write, Staged& staged);
-  void FindShared(const ManifestWrite& write, Staged& staged);
+  absl::Status FindShared(const ManifestWrite& write, Staged& staged);
+  // The rows of a chunk in host memory, wherever they lie.
+  absl::StatusOr<FetchedRows> RowsOf(const ManifestWrite& write, std::size_t i,
+                                     Staged& staged);
   absl::Status MayWrite(std::uint64_t bytes, Staged& staged);
   absl::Status MakeRoom(const ManifestWrite& write, Staged& staged);
   absl::Status StageChunks(const ManifestWrite& write, Staged& staged);

@@ -50,10 +50,10 @@ absl::StatusOr<WriteResult> ChunkStore::WriteManifest(
     CountFailure(pass.status());
     return pass.status();
   }
-  FindShared(write, staged);
-  absl::Status status = staged.result.was_there
-                            ? absl::OkStatus()
-                            : StageAndPublish(write, staged);
+  absl::Status status = FindShared(write, staged);
+  if (status.ok() && !staged.result.was_there) {
+    status = StageAndPublish(write, staged);
+  }
   if (!status.ok()) {
     Discard(staged);
     if (!staged.counted) CountFailure(status);
@@ -85,7 +85,8 @@ absl::Status ChunkStore::StageAndPublish(const ManifestWrite& write,
 }
 
 // Names every chunk, and holds those that are there.
-void ChunkStore::FindShared(const ManifestWrite& write, Staged& staged) {
+absl::Status ChunkStore::FindShared(const ManifestWrite& write,
+                                    Staged& staged) {
   for (std::size_t i = 0; i < write.chunks.size(); ++i) {
     Staged::Chunk chunk;
     chunk.first_position = i * staged.grid;
@@ -95,7 +96,9 @@ void ChunkStore::FindShared(const ManifestWrite& write, Staged& staged) {
     chunk.sums = write.chunks[i].sums;
     if (chunk.sums.empty() &&
         write.chunks[i].provenance == Provenance::kSession) {
-      chunk.sums = ViewSums(write.layout, write.chunks[i].blocks);
+      const auto rows = RowsOf(write, i, staged);
+      if (!rows.ok()) return rows.status();
+      chunk.sums = ViewSums(write.layout, rows->blocks);
     }
     chunk.file_key =
         ChunkFileKey(chunk.prefix_key, write.chunks[i].provenance, chunk.sums);
@@ -108,7 +111,7 @@ void ChunkStore::FindShared(const ManifestWrite& write, Staged& staged) {
     staged.result.end_position = write.key_ids.size();
     staged.result.was_there =
         catalog_.FindManifest(staged.result.file_key) != nullptr;
-    if (staged.result.was_there) return;
+    if (staged.result.was_there) return absl::OkStatus();
   }
   for (Staged::Chunk& chunk : staged.chunks) {
     const CatalogChunk* found = catalog_.FindChunk(chunk.file_key);
@@ -118,6 +121,20 @@ void ChunkStore::FindShared(const ManifestWrite& write, Staged& staged) {
     staged.pended.push_back(chunk.file_key);
   }
   catalog_.Pend(staged.pended);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FetchedRows> ChunkStore::RowsOf(const ManifestWrite& write,
+                                               std::size_t i, Staged& staged) {
+  if (write.chunks[i].blocks_elsewhere == 0) {
+    return FetchedRows{write.chunks[i].blocks, write.keep_alive};
+  }
+  auto rows = write.fetch(i);
+  if (absl::IsAborted(rows.status())) {
+    Count(&StoreCounters::leases_lost);
+    staged.counted = true;
+  }
+  return rows;
 }
 
 absl::Status ChunkStore::MayWrite(std::uint64_t bytes, Staged& staged) {
@@ -189,7 +206,7 @@ absl::Status ChunkStore::StageChunks(const ManifestWrite& write,
       continue;
     }
     if (write.pace) {
-      write.pace(write.chunks[i].blocks.size() * write.layout.BlockBytes());
+      write.pace(write.chunks[i].block_count() * write.layout.BlockBytes());
     }
     if (parts_.clock.Now() >= write.deadline) {
       // What was written is kept as a shorter prefix, if a state lies in it.
@@ -221,10 +238,12 @@ absl::Status ChunkStore::StageChunk(const ManifestWrite& write, std::size_t i,
                                     Staged& staged) {
   Staged::Chunk& chunk = staged.chunks[i];
   const ChunkWrite& rows = write.chunks[i];
-  if (rows.blocks.empty()) {
+  if (rows.block_count() == 0) {
     return absl::AbortedError(
         fmt::format("chunk {} went, and its rows were not given", i));
   }
+  const auto here = RowsOf(write, i, staged);
+  if (!here.ok()) return here.status();
   FileMeta meta = CommonMeta(write);
   meta.kind = FileKind::kChunk;
   meta.file_key = chunk.file_key;
@@ -238,15 +257,15 @@ absl::Status ChunkStore::StageChunk(const ManifestWrite& write, std::size_t i,
       chunk.first_position, chunk.end_position - chunk.first_position);
   meta.key_ids.assign(ids.begin(), ids.end());
   std::vector<std::span<const std::byte>> payload;
-  for (const std::byte* block : rows.blocks) {
+  for (const std::byte* block : here->blocks) {
     payload.emplace_back(block, write.layout.BlockBytes());
   }
   chunk.tmp = TmpPath();
-  const std::uint64_t bytes = rows.blocks.size() * write.layout.BlockBytes();
+  const std::uint64_t bytes = here->blocks.size() * write.layout.BlockBytes();
   const Deadline deadline =
       StepDeadline() + std::chrono::milliseconds(bytes / kSlowestBytesPerMs);
   auto sync = StartCacheFile(parts_.fs, parts_.pool, chunk.tmp, meta, payload,
-                             write.keep_alive, deadline);
+                             here->keep_alive, deadline);
   if (!sync.ok()) return sync.status();
   chunk.sync = *std::move(sync);
   chunk.row = ChunkRowOf(meta);

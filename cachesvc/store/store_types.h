@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cachesvc/format/meta.h"
 #include "shared/clock/clock.h"
 
@@ -49,6 +50,18 @@ struct ChunkWrite {
   // first. Empty when the caller has no rows because the store has the chunk
   // (HasChunks()): if it went meanwhile, the write fails.
   std::vector<const std::byte*> blocks;
+  // So many instead, which ManifestWrite::fetch brings.
+  std::uint32_t blocks_elsewhere = 0;
+
+  std::size_t block_count() const {
+    return blocks_elsewhere > 0 ? blocks_elsewhere : blocks.size();
+  }
+};
+
+// Blocks as ChunkWrite::blocks has them, and what owns them.
+struct FetchedRows {
+  std::vector<const std::byte*> blocks;
+  std::shared_ptr<const void> keep_alive;
 };
 
 struct StateWrite {
@@ -79,6 +92,10 @@ struct ManifestWrite {
 
   // Owns the memory of blocks and states until no I/O can read it any more.
   std::shared_ptr<const void> keep_alive;
+  // Copies the rows of a chunk that lie elsewhere into host memory; asked for
+  // each such chunk when it is named and when it is written. What it fails with
+  // is the write's error.
+  std::function<absl::StatusOr<FetchedRows>(std::size_t chunk)> fetch;
   // Whether the blocks have not been reused so far; asked after a chunk's last
   // byte was read. Empty: always.
   std::function<bool()> still_leased;

@@ -9,7 +9,7 @@ namespace {
 std::uint64_t BytesOf(const ManifestWrite& write) {
   std::uint64_t bytes = 0;
   for (const ChunkWrite& chunk : write.chunks) {
-    bytes += chunk.blocks.size() * write.layout.BlockBytes();
+    bytes += chunk.block_count() * write.layout.BlockBytes();
   }
   for (const StateWrite& state : write.states) bytes += state.bytes.size();
   return bytes;

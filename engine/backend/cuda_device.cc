@@ -1,6 +1,7 @@
 #include "engine/backend/cuda_device.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/ipc/arena_probe.h"
 #include "kernels/cuda/ipc/device_facts.h"
+#include "kernels/cuda/ipc/ipc_memory.h"
 
 namespace holdfast::engine {
 namespace {
@@ -40,6 +42,23 @@ class Device final : public CudaDevice {
     auto choice = kernels::cuda::ChooseArena(program, deadline);
     return {choice.kind == kernels::cuda::ArenaKind::kCudaIpc,
             std::move(choice.reason)};
+  }
+
+  absl::StatusOr<DeviceMemoryHandle> Export(
+      const kernels::Buffer& memory) override {
+    const auto handle =
+        kernels::cuda::ExportMemory(memory.data(), memory.bytes());
+    if (!handle.ok()) return ToAbslStatus(handle.status());
+    DeviceMemoryHandle out;
+    static_assert(sizeof(out.ipc) == sizeof(handle->memory) &&
+                  sizeof(out.device_uuid) == sizeof(handle->device));
+    std::memcpy(out.ipc.data(), &handle->memory, sizeof(out.ipc));
+    std::memcpy(out.device_uuid.data(), &handle->device,
+                sizeof(out.device_uuid));
+    out.bytes = handle->bytes;
+    out.exporter_pid = handle->exporter_pid;
+    out.exporter_start = handle->exporter_start;
+    return out;
   }
 
   absl::StatusOr<std::unique_ptr<PinnedHostMemory>> Pin(

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "shared/arena/device_pool.h"
 
 namespace holdfast::engine {
 
@@ -51,6 +52,10 @@ class CudaDevice {
   // Never longer than the deadline.
   virtual DeviceArena ProbeArena(const std::string& program,
                                  std::chrono::milliseconds deadline) = 0;
+  // Memory of the backend as another process can map it. The error says why
+  // not.
+  virtual absl::StatusOr<DeviceMemoryHandle> Export(
+      const kernels::Buffer& memory) = 0;
   // Memory that outlives what is returned.
   virtual absl::StatusOr<std::unique_ptr<PinnedHostMemory>> Pin(
       std::byte* memory, std::uint64_t bytes) = 0;

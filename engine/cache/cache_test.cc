@@ -227,7 +227,7 @@ TEST_F(LeasesTest, AwaitedOnesAreLeftToEndByThemselves) {
   leases_.Await(*awaited);
   leases_.Await(*awaited);
   EXPECT_EQ(leases_.awaited(), 1);
-  EXPECT_EQ(leases_.RevokeOthers(), 1);
+  EXPECT_EQ(leases_.RevokePool(), 1);
   EXPECT_TRUE(leases_.Lasts(*awaited));
   EXPECT_FALSE(leases_.Lasts(*other));
   leases_.returns()->Add(*awaited);
@@ -259,14 +259,12 @@ TEST(LendingTest, TheHostLendsItsBlocksAndADeviceCopies) {
   Lending own(pool);
   EXPECT_EQ(own.Lend(blocks), blocks);
   EXPECT_EQ(pool.references(blocks[0]), 2);
-  EXPECT_TRUE(own.holds_pool_blocks());
   own.Release(blocks);
   EXPECT_EQ(pool.references(blocks[0]), 1);
 
   testing::FakeBackend backend;
   const AlignedBytes shared = AllocateAligned(3 * kBytes);
   Lending copies(pool, backend, shared.get(), 3);
-  EXPECT_FALSE(copies.holds_pool_blocks());
   const auto lent = copies.Lend(blocks);
   ASSERT_TRUE(lent.has_value());
   EXPECT_EQ(pool.references(blocks[0]), 1);
@@ -277,6 +275,48 @@ TEST(LendingTest, TheHostLendsItsBlocksAndADeviceCopies) {
   EXPECT_EQ(copies.pool().counts().free, 1);
   copies.Release(*lent);
   EXPECT_EQ(copies.pool().counts().free, 3);
+}
+
+TEST(LendingTest, ADeviceLendsItsBlocksWhileTheyAreMapped) {
+  constexpr std::size_t kBytes = 4096;
+  const AlignedBytes memory = AllocateAligned(4 * kBytes);
+  const AlignedBytes shared = AllocateAligned(3 * kBytes);
+  BlockPool pool(memory.get(), kBytes, 4);
+  const std::vector<BlockId> blocks = {pool.Allocate(), pool.Allocate()};
+  testing::FakeBackend backend;
+  bool mapped = true;
+  Lending lending(pool, backend, shared.get(), 3, [&] { return mapped; });
+  std::vector<std::uint64_t> table(kLeaseTableBytes / 8);
+  Leases leases(reinterpret_cast<std::byte*>(table.data()), lending.numbers());
+  const auto later = steady_clock::now() + seconds(10);
+
+  // Behind the three of host memory, where no copy is made.
+  const auto lent = lending.Lend(blocks);
+  ASSERT_TRUE(lent.has_value());
+  EXPECT_EQ(*lent, (std::vector<BlockId>{3 + blocks[0], 3 + blocks[1]}));
+  EXPECT_EQ(lending.pool().counts().free, 3);
+  EXPECT_EQ(pool.references(blocks[0]), 2);
+  const BlockId state = lending.pool().AllocateFree();
+  std::vector<BlockId> all = *lent;
+  all.push_back(state);
+  ASSERT_TRUE(leases.Grant(all, later).has_value());
+  lending.Release(all);
+  EXPECT_EQ(pool.references(blocks[0]), 2);  // the lease's
+  EXPECT_EQ(lending.pool().counts().free, 2);
+
+  mapped = false;
+  const auto copies = lending.Lend(blocks);
+  ASSERT_TRUE(copies.has_value());
+  EXPECT_EQ(pool.references(blocks[0]), 2);
+  ASSERT_TRUE(leases.Grant(*copies, later).has_value());
+  lending.Release(*copies);
+  // Copies keep nothing from requests.
+  EXPECT_EQ(leases.RevokePool(), 1);
+  EXPECT_EQ(pool.references(blocks[0]), 1);
+  EXPECT_EQ(lending.pool().counts().free, 1);
+  EXPECT_EQ(leases.RevokePool(), 0);
+  EXPECT_EQ(leases.RevokeAll(), 1);
+  EXPECT_EQ(lending.pool().counts().free, 3);
 }
 
 TEST(StateImageTest, SectionsComeBack) {

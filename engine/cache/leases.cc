@@ -1,5 +1,6 @@
 #include "engine/cache/leases.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -8,9 +9,9 @@ namespace holdfast::engine {
 static_assert(kLeaseSlots * sizeof(std::uint64_t) <= kLeaseTableBytes);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 
-Leases::Leases(std::byte* table, BlockPool& pool)
+Leases::Leases(std::byte* table, const LentBlocks& numbers)
     : table_(reinterpret_cast<std::uint64_t*>(table)),
-      pool_(pool),
+      numbers_(numbers),
       slots_(kLeaseSlots) {
   for (std::uint32_t slot = 0; slot < kLeaseSlots; ++slot) Write(slot, 0);
 }
@@ -25,7 +26,7 @@ std::optional<LeaseRef> Leases::Grant(std::vector<BlockId> blocks,
   for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
     Slot& slot = slots_[i];
     if (slot.generation != 0) continue;
-    for (const BlockId block : blocks) pool_.Ref(block);
+    for (const BlockId block : blocks) numbers_.Ref(block);
     slot = {next_generation_++, std::move(blocks), deadline, false};
     ++live_;
     Write(i, slot.generation);
@@ -35,8 +36,10 @@ std::optional<LeaseRef> Leases::Grant(std::vector<BlockId> blocks,
 }
 
 void Leases::Await(const LeaseRef& lease) {
-  if (!Lasts(lease) || slots_[lease.slot].awaited) return;
-  slots_[lease.slot].awaited = true;
+  if (!Lasts(lease)) return;
+  Slot& slot = slots_[lease.slot];
+  if (slot.awaited || !HoldsPool(slot)) return;
+  slot.awaited = true;
   ++awaited_;
 }
 
@@ -53,7 +56,7 @@ void Leases::End(std::uint32_t slot) {
   awaited_ -= ended.awaited ? 1 : 0;
   // Tail first, as a sequence gives its blocks back.
   for (std::size_t i = ended.blocks.size(); i-- > 0;) {
-    pool_.Unref(ended.blocks[i], BlockPool::Touch::kNo);
+    numbers_.Unref(ended.blocks[i]);
   }
 }
 
@@ -68,20 +71,31 @@ void Leases::Collect(Time now) {
   }
 }
 
-int Leases::RevokeAll() { return Revoke(/*awaited_too=*/true); }
-int Leases::RevokeOthers() { return Revoke(/*awaited_too=*/false); }
+int Leases::RevokeAll() {
+  return Revoke([](const Slot&) { return true; });
+}
 
-int Leases::Revoke(bool awaited_too) {
+int Leases::RevokePool() {
+  return Revoke([this](const Slot& slot) {
+    return !slot.awaited && HoldsPool(slot);
+  });
+}
+
+int Leases::Revoke(const std::function<bool(const Slot&)>& which) {
   Collect(Time::min());
   int ended = 0;
   for (std::uint32_t i = 0; i < kLeaseSlots; ++i) {
-    if (slots_[i].generation == 0) continue;
-    if (slots_[i].awaited && !awaited_too) continue;
+    if (slots_[i].generation == 0 || !which(slots_[i])) continue;
     ++revoked_;
     ++ended;
     End(i);
   }
   return ended;
+}
+
+bool Leases::HoldsPool(const Slot& slot) const {
+  return std::ranges::any_of(
+      slot.blocks, [this](BlockId lent) { return numbers_.OfThePool(lent); });
 }
 
 }  // namespace holdfast::engine

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "engine/cache/lent_blocks.h"
 #include "engine/cache/tiers.h"
 #include "engine/pool/block_pool.h"
 
@@ -38,33 +40,35 @@ class LeaseReturns {
   std::vector<LeaseRef> leases_;  // guarded by mutex_
 };
 
-// Used by the engine thread. While a lease lasts its blocks
-// have a reference, so the pool gives them to nobody.
+// Used by the engine thread. While a lease lasts its blocks have a reference,
+// so the pool gives them to nobody.
 class Leases {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `table` is aligned to 8 bytes; it and the pool outlive this.
-  Leases(std::byte* table, BlockPool& pool);
+  // `table` is aligned to 8 bytes; it and the pools outlive this.
+  Leases(std::byte* table, const LentBlocks& numbers);
   ~Leases() { RevokeAll(); }
   Leases(const Leases&) = delete;
   Leases& operator=(const Leases&) = delete;
 
-  // Takes a reference to each block. Nothing when every slot is in use.
+  // Takes a reference to each block, named by its number. Nothing when every
+  // slot is in use.
   std::optional<LeaseRef> Grant(std::vector<BlockId> blocks, Time deadline);
   // Where a lease goes back to, from any thread; it ends at the next Collect().
   // Outlives this.
   std::shared_ptr<LeaseReturns> returns() const { return returns_; }
   // Ends leases that were returned and those past their deadline.
   void Collect(Time now);
-  // Requests wait for the blocks of this one, until it ends.
+  // Requests wait for the blocks of this one, until it ends. Not of copies.
   void Await(const LeaseRef& lease);
   int awaited() const { return awaited_; }
   // Takes everything back at once: what is being stored is lost. Returns how
   // many leases ended.
   int RevokeAll();
-  // The same, but for those that are awaited.
-  int RevokeOthers();
+  // The same of those alone that keep blocks from requests, which copies do
+  // not, and that nobody awaits.
+  int RevokePool();
   bool Lasts(const LeaseRef& lease) const;
   int live() const { return live_; }
   std::uint64_t revoked() const { return revoked_; }
@@ -77,12 +81,13 @@ class Leases {
     bool awaited = false;
   };
 
+  bool HoldsPool(const Slot& slot) const;
   void End(std::uint32_t slot);
-  int Revoke(bool awaited_too);
+  int Revoke(const std::function<bool(const Slot&)>& which);
   void Write(std::uint32_t slot, std::uint64_t generation);
 
   std::uint64_t* const table_;
-  BlockPool& pool_;
+  const LentBlocks numbers_;
   std::vector<Slot> slots_;
   std::uint64_t next_generation_ = 1;
   int live_ = 0;

@@ -4,10 +4,20 @@ namespace holdfast::engine {
 
 std::optional<std::vector<BlockId>> Lending::Lend(
     std::span<const BlockId> blocks) {
-  if (!copies_) {
-    for (const BlockId block : blocks) pool_.Ref(block);
-    return std::vector<BlockId>(blocks.begin(), blocks.end());
+  std::vector<BlockId> lent(blocks.begin(), blocks.end());
+  if (copies_) {
+    if (!mapped_ || !mapped_()) return Copy(blocks);
+    // The reader waits for no work of ours: all that was to be written into the
+    // blocks must be there before it is told of them.
+    if (!backend_->Synchronize().ok()) return std::nullopt;
+    for (BlockId& block : lent) block = numbers_.OfDevice(block);
   }
+  for (const BlockId block : lent) numbers_.Ref(block);
+  return lent;
+}
+
+std::optional<std::vector<BlockId>> Lending::Copy(
+    std::span<const BlockId> blocks) {
   std::vector<BlockId> lent;
   // Not one of them when not all fit: a part is of no use.
   if (copies_->counts().free < static_cast<int>(blocks.size())) {
@@ -26,7 +36,7 @@ std::optional<std::vector<BlockId>> Lending::Lend(
 }
 
 void Lending::Release(std::span<const BlockId> lent) {
-  for (const BlockId block : lent) pool().Unref(block, BlockPool::Touch::kNo);
+  for (const BlockId block : lent) numbers_.Unref(block);
 }
 
 }  // namespace holdfast::engine

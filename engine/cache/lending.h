@@ -3,45 +3,59 @@
 #define HOLDFAST_ENGINE_CACHE_LENDING_H_
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "engine/cache/lent_blocks.h"
 #include "engine/pool/block_pool.h"
 #include "kernels/backend.h"
 
 namespace holdfast::engine {
 
-// On the host: the pool's own blocks, which the cache service maps. On a
-// device: copies of them in memory that it maps, made when they are lent.
-// Used by the engine thread.
+// Arena `host`: the pool's own blocks, which the cache service maps. On a
+// device: the pool's own blocks while the cache service has the device's memory
+// mapped (`cuda_ipc`), else copies in host memory that it maps, made when they
+// are lent (`pinned`). Used by the engine thread.
 class Lending {
  public:
   // Lends the blocks of `pool`, which outlives this, themselves.
-  explicit Lending(BlockPool& pool) : pool_(pool) {}
-  // Lends copies: `memory`, host memory, has room for `blocks` of them. Pool,
+  explicit Lending(BlockPool& pool) : pool_(pool), numbers_(pool) {}
+  // Of a pool on a device: `memory`, host memory, has room for `blocks` copies.
+  // `mapped` says whether the pool is mapped at the moment; empty: never. Pool,
   // backend and memory outlive this.
   Lending(BlockPool& pool, kernels::Backend& backend, std::byte* memory,
-          int blocks)
-      : pool_(pool), backend_(&backend) {
-    copies_.emplace(memory, pool.block_bytes(), blocks);
-  }
+          int blocks, std::function<bool()> mapped = {})
+      : pool_(pool),
+        backend_(&backend),
+        mapped_(std::move(mapped)),
+        copies_(std::in_place, memory, pool.block_bytes(), blocks),
+        numbers_(*copies_, pool) {}
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
 
-  // What leases name blocks of, in host memory.
+  // Where states are put to be lent: host memory.
   BlockPool& pool() { return copies_ ? *copies_ : pool_; }
-  // Whether a lease keeps blocks from the requests.
-  bool holds_pool_blocks() const { return !copies_.has_value(); }
+  // What Lend() and leases count by.
+  const LentBlocks& numbers() const { return numbers_; }
 
-  // Blocks of pool() with the bytes of `blocks`; each has one reference, the
-  // caller's. Nothing when there is no room for the copies or they fail.
+  // The numbers of blocks with the bytes of `blocks`, as they are now; each has
+  // one reference, the caller's. Nothing when there is no room for copies or
+  // the device fails.
   std::optional<std::vector<BlockId>> Lend(std::span<const BlockId> blocks);
   // Gives back what Lend, or StageState in pool(), gave.
   void Release(std::span<const BlockId> lent);
 
  private:
+  std::optional<std::vector<BlockId>> Copy(std::span<const BlockId> blocks);
+
   BlockPool& pool_;
   kernels::Backend* backend_ = nullptr;
+  const std::function<bool()> mapped_;
   std::optional<BlockPool> copies_;
+  const LentBlocks numbers_;
 };
 
 }  // namespace holdfast::engine

@@ -79,6 +79,10 @@ StoreOutcome StoreQueue::Send(const StoreJob& job) {
           std::chrono::steady_clock::now() - start)
           .count(),
       status.ok() ? response.detail() : status.error_message());
+  if (response.reason() == "device" && session->device_mapped.exchange(false)) {
+    spdlog::warn("arena kind=pinned reason=\"no cuda_ipc any more: {}\"",
+                 response.detail());
+  }
   return outcome;
 }
 

@@ -79,7 +79,7 @@ struct Tiering {
       : tiers(tiers),
         costs(costs),
         lending(std::move(own_lending)),
-        leases(lease_table, lending->pool()) {}
+        leases(lease_table, lending->numbers()) {}
 
   // Queues a store whose lease is granted; its outcome is counted, then told.
   void Store(StoreJob job, std::function<void(StoreOutcome)> then = {});

@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<PoolMemory>> PoolMemory::OnDevice(
     int lent_blocks) {
   std::unique_ptr<PoolMemory> memory(new PoolMemory);
   memory->bytes_ = static_cast<std::uint64_t>(blocks) * block_bytes;
-  auto device = backend.Allocate(memory->bytes_);
+  auto device = backend.Allocate(memory->bytes_ + kCheckPageBytes);
   if (!device.ok()) {
     return absl::ResourceExhaustedError(fmt::format(
         "the pool of {} blocks does not fit: {}: choose another --pool-tokens "

@@ -13,10 +13,14 @@
 
 namespace holdfast::engine {
 
+// Of a device's pool, behind its blocks: what shows another process that it has
+// mapped this memory.
+inline constexpr std::size_t kCheckPageBytes = 4096;
+
 // Blocks in a memfd that the cache service maps (arena `host`), or in a
-// device's memory with as many blocks in a memfd as rows are to be copied to
-// (arena `pinned`). The lease table lies behind the blocks of the memfd. Owned
-// by one; the memory stays where it is.
+// device's memory with as many blocks in a memfd as states and copies of rows
+// have room in (arenas `cuda_ipc`, `pinned`). The lease table lies behind the
+// blocks of the memfd. Owned by one; the memory stays where it is.
 class PoolMemory {
  public:
   static absl::StatusOr<std::unique_ptr<PoolMemory>> OnHost(
@@ -30,6 +34,8 @@ class PoolMemory {
   std::byte* blocks() const;
   std::uint64_t bytes() const { return bytes_; }
   bool on_device() const { return device_ != nullptr; }
+  // The blocks and the check page; of a pool on a device.
+  const kernels::Buffer& device() const { return *device_; }
 
   // What the cache service maps; null: nothing.
   const MemfdArena* arena() const { return arena_ ? &*arena_ : nullptr; }

@@ -13,8 +13,7 @@ namespace {
 // False when there is nothing left to give back.
 bool GiveBack(EngineState& state, SeatClaim& claim) {
   // Stores wait for nobody, and nobody waits for stores.
-  if (state.tiering != nullptr && state.tiering->lending->holds_pool_blocks() &&
-      state.tiering->leases.RevokeOthers() > 0) {
+  if (state.tiering != nullptr && state.tiering->leases.RevokePool() > 0) {
     return true;
   }
   return claim.Displace() || state.retained.GiveBlock() ||

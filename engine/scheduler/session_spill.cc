@@ -317,8 +317,7 @@ bool SpillsUnderWay(EngineState& state) {
   if (state.tiering == nullptr) return false;
   Tiering& tiering = *state.tiering;
   tiering.leases.Collect(steady_clock::now());
-  // What is lent as copies keeps no block.
-  return tiering.lending->holds_pool_blocks() && tiering.leases.awaited() > 0;
+  return tiering.leases.awaited() > 0;
 }
 
 void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {

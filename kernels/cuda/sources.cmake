@@ -25,6 +25,7 @@ set(HOLDFAST_CUDA_HOST
   ipc/arena_probe.cc
   ipc/device_facts.cc
   ipc/host_reads.cc
+  ipc/imported_pool.cc
   ipc/ipc_memory.cc
   ipc/probe_memory.cc
   ipc/probe_peer.cc

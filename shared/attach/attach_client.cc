@@ -24,6 +24,32 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using State = AttachLink::State;
 
+void ToProto(const DevicePool& pool, v1::DevicePool* out) {
+  const DeviceMemoryHandle& memory = pool.memory;
+  out->set_ipc_handle(memory.ipc.data(), memory.ipc.size());
+  out->set_device_uuid(memory.device_uuid.data(), memory.device_uuid.size());
+  out->set_bytes(memory.bytes);
+  out->set_exporter_pid(memory.exporter_pid);
+  out->set_exporter_start(memory.exporter_start);
+  out->set_block_count(pool.block_count);
+  out->set_check_offset_bytes(pool.check_offset);
+}
+
+// Why not; empty: it has read what the pool's owner knows to be there.
+std::string WhyNotMapped(const DevicePool& pool,
+                         const v1::AnnounceLayoutResponse& response) {
+  const std::string& read = response.device_check();
+  if (read.size() != pool.check.size()) {
+    return response.device_refused().empty()
+               ? "it knows no pools on devices"
+               : std::string(response.device_refused());
+  }
+  return std::equal(pool.check.begin(), pool.check.end(),
+                    reinterpret_cast<const std::uint8_t*>(read.data()))
+             ? ""
+             : "it read other bytes than were written";
+}
+
 v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
                                         std::uint64_t epoch) {
   v1::AnnounceLayoutRequest request;
@@ -49,6 +75,9 @@ v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
   layout.set_block_count(options.block_count);
   request.set_lease_table_offset_bytes(options.lease_table_offset);
   request.set_lease_slots(options.lease_slots);
+  if (options.device_pool) {
+    ToProto(*options.device_pool, request.mutable_device_pool());
+  }
   return request;
 }
 
@@ -119,14 +148,17 @@ AttachClient::End AttachClient::AttachAndWatch() {
   auto& attachment = std::get<Attachment>(*outcome);
   const auto channel =
       LocalChannel(CacheSocketPath(options_.run_dir), options_.retry);
-  const absl::Status announced = Announce(attachment.answer.epoch, channel);
-  if (!announced.ok())
-    return {State::kDetached, std::string(announced.message())};
+  const auto not_mapped = Announce(attachment.answer, channel);
+  if (!not_mapped.ok())
+    return {State::kDetached, std::string(not_mapped.status().message())};
   const std::string peer =
       fmt::format("cache service pid {}", attachment.answer.pid);
-  SetSession(std::make_shared<AttachSession>(
+  auto session = std::make_shared<AttachSession>(
       attachment.answer.epoch, attachment.answer.staging_slots,
-      std::move(attachment.staging), channel));
+      std::move(attachment.staging), channel);
+  session->device_mapped =
+      options_.device_pool.has_value() && not_mapped->empty();
+  SetSession(std::move(session));
   Publish(State::kAttached, peer);
   // The open socket is the attach: its end, or a packet that nobody has to
   // send, ends it.
@@ -193,13 +225,15 @@ AttachClient::ReadAnswer(UniqueFd socket) {
                     .answer = accepted};
 }
 
-absl::Status AttachClient::Announce(
-    std::uint64_t epoch, const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<std::string> AttachClient::Announce(
+    const Accepted& answer, const std::shared_ptr<grpc::Channel>& channel) {
   const std::string path = CacheSocketPath(options_.run_dir);
+  const auto& pool = options_.device_pool;
   auto stub = v1::Cache::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
-                       options_.announce_deadline);
+                       options_.announce_deadline +
+                       (pool ? deadlines::kDeviceMap : milliseconds(0)));
   context.set_wait_for_ready(true);  // the attach socket may open first
   {
     std::lock_guard lock(mutex_);
@@ -207,11 +241,28 @@ absl::Status AttachClient::Announce(
     calling_ = &context;
   }
   v1::AnnounceLayoutResponse response;
-  const grpc::Status status =
-      stub->AnnounceLayout(&context, LayoutRequest(options_, epoch), &response);
-  std::lock_guard lock(mutex_);
-  calling_ = nullptr;
-  return FromGrpcStatus(status, fmt::format("announce layout to {}", path));
+  const grpc::Status status = stub->AnnounceLayout(
+      &context, LayoutRequest(options_, answer.epoch), &response);
+  {
+    std::lock_guard lock(mutex_);
+    calling_ = nullptr;
+  }
+  if (!status.ok()) {
+    return FromGrpcStatus(status, fmt::format("announce layout to {}", path));
+  }
+  if (!pool) return "";
+  const std::string why_not = WhyNotMapped(*pool, response);
+  if (why_not.empty()) {
+    spdlog::info(
+        "arena kind=cuda_ipc reason=\"cache service pid {} mapped the pool and "
+        "read it\"",
+        answer.pid);
+  } else {
+    spdlog::warn(
+        "arena kind=pinned reason=\"no cuda_ipc: cache service pid {}: {}\"",
+        answer.pid, why_not);
+  }
+  return why_not;
 }
 
 AttachClient::Event AttachClient::WaitFor(int fd,

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shared/arena/device_pool.h"
 #include "shared/arena/memfd_arena.h"
 #include "shared/attach/packet_socket.h"
 #include "shared/attach/protocol.h"
@@ -64,6 +65,9 @@ struct AttachSession {
   const MappedArena staging;
   const std::shared_ptr<grpc::Channel> channel;
   std::atomic<bool> open{true};
+  // The cache service reads the device's pool by itself. Once it could not, it
+  // is not asked to again in this attach.
+  mutable std::atomic<bool> device_mapped{false};
 };
 
 struct AttachClientOptions {
@@ -76,10 +80,13 @@ struct AttachClientOptions {
   // Of the lease table in the pool; 0 slots: there is none.
   std::uint64_t lease_table_offset = 0;
   std::uint32_t lease_slots = 0;
+  // Offered at each attach; whether it was taken is logged, with the reason.
+  std::optional<DevicePool> device_pool = {};
   // Called on the client's thread after each change; must not wait. May be
   // empty.
   std::function<void(const AttachLink&)> on_change;
   std::chrono::milliseconds handshake_deadline = deadlines::kAttach;
+  // Longer by kDeviceMap with a device's pool.
   std::chrono::milliseconds announce_deadline = deadlines::kControl;
   std::chrono::milliseconds retry = deadlines::kAttachRetry;
   CredentialCheck check_peer = CheckSameUser;
@@ -124,8 +131,9 @@ class AttachClient {
   End AttachAndWatch();
   absl::StatusOr<std::variant<Attachment, Refusal>> Handshake();
   absl::StatusOr<std::variant<Attachment, Refusal>> ReadAnswer(UniqueFd socket);
-  absl::Status Announce(std::uint64_t epoch,
-                        const std::shared_ptr<grpc::Channel>& channel);
+  // Why the device's pool is not mapped; empty: it is.
+  absl::StatusOr<std::string> Announce(
+      const Accepted& answer, const std::shared_ptr<grpc::Channel>& channel);
   // Negative `fd`: waits for the timeout or Stop() alone. No `timeout`: none.
   Event WaitFor(int fd, std::optional<std::chrono::milliseconds> timeout);
   void Publish(AttachLink::State state, const std::string& detail);

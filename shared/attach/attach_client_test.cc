@@ -46,12 +46,13 @@ class FakeCache final : public v1::Cache::Service {
 
   grpc::Status AnnounceLayout(grpc::ServerContext*,
                               const v1::AnnounceLayoutRequest* request,
-                              v1::AnnounceLayoutResponse*) override {
+                              v1::AnnounceLayoutResponse* response) override {
     std::unique_lock lock(mutex_);
     requests_.push_back(*request);
     changed_.notify_all();
     EXPECT_TRUE(
         changed_.wait_for(lock, kTestDeadline, [this] { return !held_; }));
+    *response = response_;
     return answer_;
   }
   // Calls that come are answered after Release().
@@ -65,6 +66,10 @@ class FakeCache final : public v1::Cache::Service {
   void AnswerWith(grpc::Status status) {
     std::lock_guard lock(mutex_);
     answer_ = std::move(status);
+  }
+  void Respond(const v1::AnnounceLayoutResponse& response) {
+    std::lock_guard lock(mutex_);
+    response_ = response;
   }
   std::vector<v1::AnnounceLayoutRequest> requests() {
     std::lock_guard lock(mutex_);
@@ -82,6 +87,7 @@ class FakeCache final : public v1::Cache::Service {
   std::condition_variable changed_;
   bool held_ = false;
   grpc::Status answer_;
+  v1::AnnounceLayoutResponse response_;
   std::vector<v1::AnnounceLayoutRequest> requests_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -341,6 +347,47 @@ TEST_F(AttachClientTest, MemoryIsNotGivenToAnotherUsersService) {
   const auto link = recorder_.Await(State::kDetached);
   ASSERT_TRUE(link.has_value());
   EXPECT_THAT(link->detail, HasSubstr("runs as uid"));
+}
+
+// It is mapped when the right bytes came back, whatever else is said.
+TEST_F(AttachClientTest, ADevicePoolIsMappedWhenItWasRead) {
+  FakeCache cache(dir_.path());
+  DevicePool pool;
+  pool.block_count = 3;
+  pool.check_offset = 4096 * 3;
+  pool.memory.ipc.fill(1);
+  pool.memory.device_uuid.fill(2);
+  pool.memory.bytes = 1 << 21;
+  pool.memory.exporter_pid = 77;
+  pool.memory.exporter_start = 88;
+  pool.check.fill(0xc3);
+  const auto mapped = [&](const v1::AnnounceLayoutResponse& response) {
+    cache.Respond(response);
+    const auto server = StartServer();
+    LinkRecorder recorder;
+    AttachClientOptions options = Options(recorder);
+    options.device_pool = pool;
+    const auto client = StartClient(std::move(options));
+    EXPECT_TRUE(recorder.Await(State::kAttached).has_value());
+    return client->session()->device_mapped.load();
+  };
+  v1::AnnounceLayoutResponse response;
+  EXPECT_FALSE(mapped(response));  // a service that knows none
+  response.set_device_refused("no such device");
+  EXPECT_FALSE(mapped(response));
+  response.clear_device_refused();
+  response.set_device_check(std::string(kDeviceCheckBytes, '\xc2'));
+  EXPECT_FALSE(mapped(response));  // some other memory
+  response.set_device_check(std::string(kDeviceCheckBytes, '\xc3'));
+  EXPECT_TRUE(mapped(response));
+  const v1::DevicePool sent = cache.requests().back().device_pool();
+  EXPECT_EQ(sent.ipc_handle(), std::string(64, '\x01'));
+  EXPECT_EQ(sent.device_uuid(), std::string(16, '\x02'));
+  EXPECT_EQ(sent.bytes(), pool.memory.bytes);
+  EXPECT_EQ(sent.exporter_pid(), 77u);
+  EXPECT_EQ(sent.exporter_start(), 88u);
+  EXPECT_EQ(sent.block_count(), 3u);
+  EXPECT_EQ(sent.check_offset_bytes(), pool.check_offset);
 }
 
 }  // namespace

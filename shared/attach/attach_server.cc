@@ -361,6 +361,7 @@ void AttachServer::Detach(const char* why) {
     ++state_.detaches;
     changed_.notify_all();
   }
+  if (options_.on_detach) options_.on_detach(peer.epoch);
   const auto attached = std::chrono::duration_cast<milliseconds>(
       steady_clock::now() - peer.since);
   spdlog::info("engine detached pid={} epoch={:016x} attached_ms={}: {}",

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,9 @@ struct AttachServerOptions {
   // silent peers keep no engine waiting.
   std::size_t max_half_open = 16;
   CredentialCheck check_peer = CheckSameUser;
+  // Called on the server's thread when an engine is detached; must not wait.
+  // May be empty.
+  std::function<void(std::uint64_t epoch)> on_detach = {};
 };
 
 // The attached engine.

@@ -31,7 +31,8 @@ enum class MessageKind : std::uint16_t {
   kRefused = 3
 };
 
-// Where the pool lies. More kinds come with more backends.
+// What the descriptor is: a memfd with blocks. A pool on a device is offered
+// with the layout, as something to map besides.
 enum class ArenaKind : std::uint32_t { kHost = 1 };
 
 enum class RefusalReason : std::uint32_t {

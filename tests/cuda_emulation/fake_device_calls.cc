@@ -91,6 +91,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaDeviceSynchronize() {
   HF_ENTER("cudaDeviceSynchronize");
   runtime.Flush();
+  runtime.ArriveAll();
   return cudaSuccess;
 }
 

@@ -117,6 +117,21 @@ CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
   return CUDA_SUCCESS;
 }
 
+// Of memory of cudaMalloc.
+CUresult cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes,
+                              CUdeviceptr address) {
+  auto& runtime = holdfast::emulation::Runtime::Get();
+  const std::lock_guard lock(runtime.mutex);
+  auto* const at = static_cast<char*>(Address(address));
+  auto it = runtime.allocations.upper_bound(at);
+  if (it == runtime.allocations.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --it;
+  if (at >= it->first + it->second) return CUDA_ERROR_INVALID_VALUE;
+  *base = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(it->first));
+  *bytes = it->second;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   return mmap(Address(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
@@ -150,6 +165,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
       {"cuMemAddressReserve", reinterpret_cast<void*>(&cuMemAddressReserve)},
       {"cuMemAddressFree", reinterpret_cast<void*>(&cuMemAddressFree)},
       {"cuMemMap", reinterpret_cast<void*>(&cuMemMap)},
+      {"cuMemGetAddressRange", reinterpret_cast<void*>(&cuMemGetAddressRange)},
       {"cuMemUnmap", reinterpret_cast<void*>(&cuMemUnmap)},
       {"cuMemSetAccess", reinterpret_cast<void*>(&cuMemSetAccess)},
   };

@@ -7,9 +7,10 @@
 // * memory freed while a peer has it open stays charged until the peer closes;
 //   an access through the exporter's pointer is an illegal address;
 // * an illegal address is sticky: every later call fails with it;
+// * bytes of memory that was exported and freed are garbage from then on, for
+//   a peer that has it open too;
 // * a launch with more threads, shared memory or grid than a device takes
-// fails,
-//   as does one beyond 48 KiB of shared memory without the attribute;
+//   fails, as does one beyond 48 KiB of shared memory without the attribute;
 // * an event is exported only when it was made for that, and not opened by its
 //   own process; memory of the driver's virtual memory management comes in
 //   whole granules, is exported only when it was made for that, and is reached
@@ -17,7 +18,9 @@
 // * host memory is registered once; device memory has its budget;
 // * what the default stream was told and the host does not wait for (setting
 //   memory, copies from ordinary memory) happens no earlier than a
-//   synchronisation of that stream.
+//   synchronisation of that stream;
+// * what is copied to the host on a stream is there no earlier than that
+//   stream's synchronisation.
 // Handles work between processes (they name the exporter's memfd), also after
 // the exporter was killed while a peer has them open.
 #ifndef HOLDFAST_TESTS_CUDA_EMULATION_FAKE_RUNTIME_H_
@@ -52,6 +55,11 @@ void ResetFakeRuntime(const FakeDevice& device);
 
 // The `after`-th next call of the named function fails with `error`.
 void FailCall(const std::string& function, int after, cudaError_t error);
+
+// The next call of the named function says so on standard error and does not
+// return, as a driver that hangs, until ReleaseCalls().
+void HoldCall(const std::string& function);
+void ReleaseCalls();
 
 // Allocations not freed, opened handles not closed.
 struct FakeUse {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -67,6 +69,9 @@ cudaError_t Runtime::Free(void* pointer) {
   const auto segment = SegmentOf(pointer);
   if (--segment->second.allocations > 0) return cudaSuccess;
   // The pages go when the last process that has them mapped lets go.
+  if (segment->second.exported) {
+    std::memset(segment->first, kFreedMemory, segment->second.bytes);
+  }
   munmap(segment->first, segment->second.bytes);
   close(segment->second.fd);
   segments.erase(segment);
@@ -107,6 +112,7 @@ cudaError_t Runtime::Export(cudaIpcMemHandle_t* handle, void* pointer) {
   if (!device.ipc) return cudaErrorNotSupported;
   const auto segment = SegmentOf(pointer);
   if (segment == segments.end()) return cudaErrorInvalidValue;
+  segment->second.exported = true;
   HandleBytes bytes_of = {};
   std::memcpy(bytes_of.magic, "fakeipc", 8);
   bytes_of.pid = getpid();
@@ -139,6 +145,7 @@ void ResetFakeRuntime(const FakeDevice& device) {
   for (const auto& [pointer, bytes] : runtime.pinned) std::free(pointer);
   runtime.pinned.clear();
   runtime.pending.clear();
+  runtime.arriving.clear();
   runtime.registered.clear();
   runtime.failures.clear();
   runtime.sticky = runtime.last = cudaSuccess;
@@ -149,6 +156,46 @@ void FailCall(const std::string& function, int after, cudaError_t error) {
   Runtime& runtime = Runtime::Get();
   const std::lock_guard lock(runtime.mutex);
   runtime.failures[function] = {after, error};
+}
+
+namespace {
+
+struct Held {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string wanted;  // guarded by mutex, like all below
+  bool holding = false;
+};
+
+Held& TheHeld() {
+  static Held held;
+  return held;
+}
+
+}  // namespace
+
+void HoldCall(const std::string& function) {
+  Held& held = TheHeld();
+  const std::lock_guard lock(held.mutex);
+  held.wanted = function;
+}
+
+void ReleaseCalls() {
+  Held& held = TheHeld();
+  const std::lock_guard lock(held.mutex);
+  held.wanted.clear();
+  held.holding = false;
+  held.changed.notify_all();
+}
+
+void WaitWhileHeld(const char* function) {
+  Held& held = TheHeld();
+  std::unique_lock lock(held.mutex);
+  if (held.wanted != function) return;
+  held.wanted.clear();
+  held.holding = true;
+  std::fprintf(stderr, "emulated device: holding %s\n", function);
+  held.changed.wait(lock, [&held] { return !held.holding; });
 }
 
 FakeUse CurrentUse() {

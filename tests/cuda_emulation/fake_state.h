@@ -21,6 +21,7 @@ inline constexpr std::size_t kSegmentBytes = std::size_t{2} << 20;
 inline constexpr std::size_t kAlignment = 256;
 inline constexpr std::size_t kPlainSharedBytes = 48 << 10;
 inline constexpr int kFreshMemory = 0xff;  // NaN, whatever the type
+inline constexpr int kFreedMemory = 0xfd;
 
 // What the driver maps as one: an own allocation of at least 2 MiB, or small
 // ones together.
@@ -30,6 +31,7 @@ struct Segment {
   std::size_t used = 0;
   int allocations = 0;
   bool shared = false;  // small allocations
+  bool exported = false;
 };
 
 struct HandleBytes {
@@ -75,9 +77,19 @@ class Runtime {
   // Work of the default stream that the host does not wait for.
   std::vector<std::function<void()>> pending;
 
+  // Copies to the host that have not arrived.
+  std::map<cudaStream_t, std::vector<std::function<void()>>> arriving;
+
   void Flush() {
     for (const auto& work : pending) work();
     pending.clear();
+  }
+  void Arrive(cudaStream_t stream) {
+    for (const auto& copy : arriving[stream]) copy();
+    arriving.erase(stream);
+  }
+  void ArriveAll() {
+    while (!arriving.empty()) Arrive(arriving.begin()->first);
   }
   bool Pinned(const void* pointer) const {
     const auto it = pinned.upper_bound(const_cast<void*>(pointer));
@@ -123,10 +135,14 @@ class Runtime {
   cudaError_t Close(void* pointer);
 };
 
+// Before the runtime's mutex is taken: a call that hangs holds up no other.
+void WaitWhileHeld(const char* function);
+
 }  // namespace holdfast::emulation
 
 // First in every call.
 #define HF_ENTER(name)                                 \
+  holdfast::emulation::WaitWhileHeld(name);            \
   auto& runtime = holdfast::emulation::Runtime::Get(); \
   const std::lock_guard lock(runtime.mutex);           \
   if (const cudaError_t entered = runtime.Enter(name); \

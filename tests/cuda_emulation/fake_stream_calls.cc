@@ -8,6 +8,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  {
+    auto& runtime = holdfast::emulation::Runtime::Get();
+    const std::lock_guard lock(runtime.mutex);
+    runtime.Arrive(stream);
+  }
   delete reinterpret_cast<char*>(stream);
   return cudaSuccess;
 }
@@ -15,11 +20,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   HF_ENTER("cudaStreamSynchronize");
   if (stream == nullptr) runtime.Flush();
+  runtime.Arrive(stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t) {
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
   HF_ENTER("cudaStreamQuery");
+  runtime.Arrive(stream);
   return cudaSuccess;
 }
 

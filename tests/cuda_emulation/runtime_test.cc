@@ -5,13 +5,19 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/ipc/arena_probe.h"
 #include "kernels/cuda/ipc/device_facts.h"
 #include "kernels/cuda/ipc/host_reads.h"
+#include "kernels/cuda/ipc/imported_pool.h"
 #include "kernels/cuda/ipc/ipc_memory.h"
+#include "kernels/cuda/ipc/probe_memory.h"
+#include "kernels/cuda/ipc/probe_peer.h"
 #include "tests/cuda_emulation/fake_runtime.h"
 
 namespace holdfast::kernels::cuda {
@@ -40,6 +46,14 @@ TEST_F(RuntimeTest, LargeMemoryIsAloneInItsAllocation) {
   const auto refused = ExportMemory(*small);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.status().message(), HasSubstr("other allocations"));
+  // A handle of a part would be opened at the base of the whole.
+  EXPECT_TRUE(ExportMemory(large->data(), large->bytes()).ok());
+  for (const auto& part :
+       {ExportMemory(large->data() + kDeviceGranule, kDeviceGranule),
+        ExportMemory(large->data(), kDeviceGranule)}) {
+    ASSERT_FALSE(part.ok());
+    EXPECT_THAT(part.status().message(), HasSubstr("names a whole one"));
+  }
 }
 
 TEST_F(RuntimeTest, MemoryThatRanOutSaysHowMuchAndForWhat) {
@@ -163,6 +177,66 @@ TEST_F(RuntimeTest, OwnMemoryAndOtherDevicesAreRefused) {
   handle->device.bytes[0] ^= 1;
   EXPECT_THAT(ImportedMemory::Open(*handle).status().message(),
               HasSubstr("another device"));
+}
+
+// The exporter is a process of its own.
+class ImportedPoolTest : public RuntimeTest {
+ protected:
+  void SetUp() override {
+    RuntimeTest::SetUp();
+    auto peer = ProbePeer::Start(kPeer, kDeadline);
+    ASSERT_TRUE(peer.ok());
+    peer_.emplace(*std::move(peer));
+    ProbeRequest request;
+    request.ask = Ask::kExport;
+    const auto reply = peer_->Call(request);
+    ASSERT_TRUE(reply.ok()) << reply.status().message();
+    handle_ = reply->handle;
+  }
+
+  std::optional<ProbePeer> peer_;
+  IpcHandle handle_;
+  std::vector<std::byte> to_ = std::vector<std::byte>(8192);
+};
+
+TEST_F(ImportedPoolTest, PartsAreThereWhenTheCallReturns) {
+  auto pool = ImportedPool::Open(handle_);
+  ASSERT_TRUE(pool.ok()) << pool.status().message();
+  EXPECT_EQ(pool->bytes(), kProbeBytes);
+  const auto pattern = Pattern(3);
+  const auto* want = reinterpret_cast<const std::byte*>(pattern.data());
+  const std::span<std::byte> to(to_);
+  const ImportedPool::Part parts[] = {{kProbeBytes - 4096, to.first(4096)},
+                                      {8192, to.subspan(4096)}};
+  ASSERT_TRUE(pool->Copy(parts).ok());
+  EXPECT_EQ(std::memcmp(to_.data(), want + kProbeBytes - 4096, 4096), 0);
+  EXPECT_EQ(std::memcmp(to_.data() + 4096, want + 8192, 4096), 0);
+  const ImportedPool::Part outside[] = {{kProbeBytes - 4095, to.first(4096)}};
+  EXPECT_EQ(pool->Copy(outside).code(), StatusCode::kInvalidArgument);
+  pool = Internal("closed");
+  EXPECT_EQ(CurrentUse().opened, 0);
+}
+
+TEST_F(ImportedPoolTest, AnotherDeviceIsRefusedAndErrorsStay) {
+  IpcHandle other = handle_;
+  other.device.bytes[3] ^= 1;
+  EXPECT_THAT(ImportedPool::Open(other).status().message(),
+              HasSubstr("another device"));
+  auto pool = ImportedPool::Open(handle_);
+  ASSERT_TRUE(pool.ok());
+  const ImportedPool::Part part[] = {{0, std::span(to_)}};
+  FailCall("cudaMemcpyAsync", 1, cudaErrorIllegalAddress);
+  EXPECT_THAT(pool->Copy(part).message(), HasSubstr("illegal memory access"));
+  EXPECT_FALSE(pool->Copy(part).ok());
+  EXPECT_FALSE(ImportedPool::Open(handle_).ok());
+}
+
+TEST_F(ImportedPoolTest, AFailedSynchronisationIsAFailedCopy) {
+  auto pool = ImportedPool::Open(handle_);
+  ASSERT_TRUE(pool.ok());
+  const ImportedPool::Part part[] = {{0, std::span(to_)}};
+  FailCall("cudaStreamSynchronize", 1, cudaErrorLaunchFailure);
+  EXPECT_FALSE(pool->Copy(part).ok());
 }
 
 TEST_F(RuntimeTest, PinningIsTriedAndUndone) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "kernels/cuda/ipc/imported_pool.h"
 #include "kernels/cuda/ipc/ipc_memory.h"
 #include "kernels/cuda/ipc/probe_memory.h"
 #include "kernels/cuda/ipc/probe_peer.h"
@@ -68,11 +69,10 @@ Status KillExporter(const std::string& program, milliseconds deadline,
   request.ask = Ask::kExport;
   HF_ASSIGN_OR_RETURN(const ProbeReply reply, peer.Call(request));
   {
-    HF_ASSIGN_OR_RETURN(const ImportedMemory memory,
-                        ImportedMemory::Open(reply.handle));
+    HF_ASSIGN_OR_RETURN(ImportedPool pool, ImportedPool::Open(reply.handle));
     peer.Kill();
     if (at) at("killed");
-    HF_ASSIGN_OR_RETURN(const std::uint64_t sum, SumOfDevice(memory.data()));
+    HF_ASSIGN_OR_RETURN(const std::uint64_t sum, SumOfPool(pool));
     HF_RETURN_IF_ERROR(ExpectSum(sum, 3, "the importer"));
   }
   if (at) at("closed");

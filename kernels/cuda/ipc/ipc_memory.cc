@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/ipc/driver_call.h"
+
 namespace holdfast::kernels::cuda {
 namespace {
 
@@ -21,6 +23,24 @@ StatusOr<cudaUUID_t> CurrentDevice() {
   static_assert(sizeof(uuid) == sizeof(properties.uuid));
   std::memcpy(&uuid, &properties.uuid, sizeof(uuid));
   return uuid;
+}
+
+// A handle names the allocation that an address lies in, and is opened at its
+// base.
+Status CheckWhole(const void* memory, std::size_t bytes) {
+  decltype(&cuMemGetAddressRange) address_range = nullptr;
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemGetAddressRange", &address_range));
+  const auto address =
+      static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  HF_RETURN_IF_ERROR(DriverStatus(address_range(&base, &size, address),
+                                  "the allocation of device memory"));
+  if (base == address && size == bytes) return OkStatus();
+  return InvalidArgument("exporting " + std::to_string(bytes) + " bytes at " +
+                         std::to_string(address - base) +
+                         " of an allocation of " + std::to_string(size) +
+                         ": a handle names a whole one");
 }
 
 }  // namespace
@@ -39,16 +59,18 @@ std::uint64_t ProcessStart(int pid) {
   return start;
 }
 
-StatusOr<IpcHandle> ExportMemory(const DeviceMemory& memory) {
-  if (memory.bytes() == 0 || memory.bytes() % kDeviceGranule != 0) {
-    return InvalidArgument("exporting " + std::to_string(memory.bytes()) +
+StatusOr<IpcHandle> ExportMemory(const void* memory, std::size_t bytes) {
+  if (bytes == 0 || bytes % kDeviceGranule != 0) {
+    return InvalidArgument("exporting " + std::to_string(bytes) +
                            " bytes: the handle would show other allocations");
   }
+  HF_RETURN_IF_ERROR(CheckWhole(memory, bytes));
   IpcHandle handle;
   HF_ASSIGN_OR_RETURN(handle.device, CurrentDevice());
-  HF_CUDA_RETURN_IF_ERROR(cudaIpcGetMemHandle(&handle.memory, memory.data()),
-                          "exporting device memory");
-  handle.bytes = memory.bytes();
+  HF_CUDA_RETURN_IF_ERROR(
+      cudaIpcGetMemHandle(&handle.memory, const_cast<void*>(memory)),
+      "exporting device memory");
+  handle.bytes = bytes;
   handle.exporter_pid = static_cast<std::uint32_t>(getpid());
   handle.exporter_start = ProcessStart(getpid());
   return handle;

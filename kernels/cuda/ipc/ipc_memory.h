@@ -26,8 +26,12 @@ struct IpcHandle {
   std::uint32_t reserved = 0;
 };
 
-// Of memory of at least 2 MiB. The memory must outlive every import.
-StatusOr<IpcHandle> ExportMemory(const DeviceMemory& memory);
+// Of a whole allocation of at least 2 MiB, as DeviceMemory makes it; the driver
+// is asked. The memory must outlive every import.
+StatusOr<IpcHandle> ExportMemory(const void* memory, std::size_t bytes);
+inline StatusOr<IpcHandle> ExportMemory(const DeviceMemory& memory) {
+  return ExportMemory(memory.data(), memory.bytes());
+}
 
 // Another process's memory, mapped here until this is destroyed. To be
 // destroyed as soon as the exporter's socket closes: until then its pages stay

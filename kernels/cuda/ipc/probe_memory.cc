@@ -1,5 +1,6 @@
 #include "kernels/cuda/ipc/probe_memory.h"
 
+#include <span>
 #include <string>
 
 namespace holdfast::kernels::cuda {
@@ -43,6 +44,17 @@ StatusOr<std::uint64_t> SumOfDevice(const std::byte* memory) {
   HF_CUDA_RETURN_IF_ERROR(
       cudaMemcpy(words.data(), memory, kProbeBytes, cudaMemcpyDeviceToHost),
       "reading device memory");
+  return Sum(words);
+}
+
+StatusOr<std::uint64_t> SumOfPool(ImportedPool& pool) {
+  std::vector<std::uint64_t> words(kProbeBytes / sizeof(std::uint64_t));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(words));
+  // In two parts: the second half does not begin at the handle's base.
+  const ImportedPool::Part parts[] = {
+      {0, bytes.first(kProbeBytes / 2)},
+      {kProbeBytes / 2, bytes.subspan(kProbeBytes / 2)}};
+  HF_RETURN_IF_ERROR(pool.Copy(parts));
   return Sum(words);
 }
 

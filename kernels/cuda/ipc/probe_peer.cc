@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "kernels/cuda/ipc/arena_probe.h"
+#include "kernels/cuda/ipc/imported_pool.h"
 #include "kernels/cuda/ipc/probe_memory.h"
 #include "kernels/cuda/ipc/vmm_memory.h"
 
@@ -68,13 +69,14 @@ struct Packet {
 
 // What the second process keeps between requests.
 struct Mapped {
-  std::optional<ImportedMemory> imported;
+  std::optional<ImportedPool> imported;
   std::optional<VmmMemory> imported_fd;
   DeviceMemory exported;
 
-  const std::byte* data() const {
-    if (imported.has_value()) return imported->data();
-    return imported_fd.has_value() ? imported_fd->data() : nullptr;
+  StatusOr<std::uint64_t> Sum() {
+    if (imported.has_value()) return SumOfPool(*imported);
+    if (imported_fd.has_value()) return SumOfDevice(imported_fd->data());
+    return FailedPrecondition("nothing mapped");
   }
 };
 
@@ -105,9 +107,9 @@ Status Serve(const ProbeRequest& request, int fd, Mapped* mapped,
     case Ask::kEvent:
       return WaitForEvent(request.event);
     case Ask::kImport: {
-      HF_ASSIGN_OR_RETURN(ImportedMemory memory,
-                          ImportedMemory::Open(request.handle));
-      mapped->imported.emplace(std::move(memory));
+      HF_ASSIGN_OR_RETURN(ImportedPool pool,
+                          ImportedPool::Open(request.handle));
+      mapped->imported.emplace(std::move(pool));
       break;
     }
     case Ask::kImportFd: {
@@ -118,8 +120,7 @@ Status Serve(const ProbeRequest& request, int fd, Mapped* mapped,
     case Ask::kSum:
       break;
   }
-  if (mapped->data() == nullptr) return FailedPrecondition("nothing mapped");
-  HF_ASSIGN_OR_RETURN(reply->sum, SumOfDevice(mapped->data()));
+  HF_ASSIGN_OR_RETURN(reply->sum, mapped->Sum());
   return OkStatus();
 }
 

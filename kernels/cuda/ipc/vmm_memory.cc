@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/ipc/driver_call.h"
 
 namespace holdfast::kernels::cuda {
 
-// Asked of the runtime by name: nothing links to the driver.
 struct VmmCalls {
   decltype(&cuMemCreate) create = nullptr;
   decltype(&cuMemRelease) release = nullptr;
@@ -23,36 +23,19 @@ struct VmmCalls {
 
 namespace {
 
-constexpr unsigned kCallsOf = 12000;  // CUDA 12.0: as they are since
-
-template <typename Call>
-Status Find(const char* name, Call* call) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  HF_CUDA_RETURN_IF_ERROR(
-      cudaGetDriverEntryPointByVersion(name, &address, kCallsOf,
-                                       cudaEnableDefault, &result),
-      std::string("the driver's ") + name);
-  if (result != cudaDriverEntryPointSuccess || address == nullptr) {
-    return Unimplemented(std::string("the driver has no ") + name);
-  }
-  *call = reinterpret_cast<Call>(address);
-  return OkStatus();
-}
-
 StatusOr<VmmCalls> FindCalls() {
   VmmCalls calls;
-  HF_RETURN_IF_ERROR(Find("cuMemCreate", &calls.create));
-  HF_RETURN_IF_ERROR(Find("cuMemRelease", &calls.release));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemCreate", &calls.create));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemRelease", &calls.release));
   HF_RETURN_IF_ERROR(
-      Find("cuMemExportToShareableHandle", &calls.export_handle));
+      FindDriverCall("cuMemExportToShareableHandle", &calls.export_handle));
   HF_RETURN_IF_ERROR(
-      Find("cuMemImportFromShareableHandle", &calls.import_handle));
-  HF_RETURN_IF_ERROR(Find("cuMemAddressReserve", &calls.reserve));
-  HF_RETURN_IF_ERROR(Find("cuMemAddressFree", &calls.free));
-  HF_RETURN_IF_ERROR(Find("cuMemMap", &calls.map));
-  HF_RETURN_IF_ERROR(Find("cuMemUnmap", &calls.unmap));
-  HF_RETURN_IF_ERROR(Find("cuMemSetAccess", &calls.set_access));
+      FindDriverCall("cuMemImportFromShareableHandle", &calls.import_handle));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemAddressReserve", &calls.reserve));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemAddressFree", &calls.free));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemMap", &calls.map));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemUnmap", &calls.unmap));
+  HF_RETURN_IF_ERROR(FindDriverCall("cuMemSetAccess", &calls.set_access));
   return calls;
 }
 
@@ -63,12 +46,6 @@ StatusOr<const VmmCalls*> Calls() {
   static const StatusOr<VmmCalls> calls = FindCalls();
   if (!calls.ok()) return calls.status();
   return &*calls;
-}
-
-Status DriverStatus(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return OkStatus();
-  return Internal(std::string(what) + ": the driver's error " +
-                  std::to_string(static_cast<int>(result)));
 }
 
 CUmemLocation Device0() {

@@ -54,6 +54,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes);
 CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                   CUmemGenericAllocationHandle handle,
                   unsigned long long flags);
+CUresult cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes,
+                              CUdeviceptr address);
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes);
 CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes,
                         const CUmemAccessDesc* access, std::size_t count);
