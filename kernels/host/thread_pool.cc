@@ -51,9 +51,6 @@ constexpr int kSpins = 2000;
 // its share away from a thread that is at work.
 constexpr int kPatience = 40;
 
-// Fetched by a waiting thread between two looks at what it waits for.
-constexpr std::ptrdiff_t kIdleBytes = 256;
-
 void Pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -91,7 +88,7 @@ DefinedFloatMode::~DefinedFloatMode() {
 }
 #endif
 
-ThreadPool::ThreadPool(int threads) : shares_(threads), idle_(threads) {
+ThreadPool::ThreadPool(int threads) : shares_(threads) {
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { WorkerMain(thread); });
   }
@@ -158,25 +155,11 @@ void ThreadPool::RunShared(int count, int run, const Job& job) {
     if (unfinished == 0) return;
     if (spin == kPatience) FinishOthers(0);
     if (spin < kSpins) {
-      Wait(0);
+      Pause();
     } else {
       unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
-}
-
-void ThreadPool::Wait(int thread) {
-  Idle& idle = idle_[thread];
-  if (idle.fetch == idle.end) {
-    Pause();
-    return;
-  }
-  const std::byte* const end =
-      idle.fetch + std::min<std::ptrdiff_t>(idle.end - idle.fetch, kIdleBytes);
-  for (; idle.fetch < end; idle.fetch += kLineBytes) {
-    __builtin_prefetch(idle.fetch, 0, 2);
-  }
-  idle.fetch = end;
 }
 
 void ThreadPool::WakeSleepers() {
@@ -230,12 +213,12 @@ void ThreadPool::WorkerMain(int thread) {
 }
 
 // Waits a little for a loop after `seen`, or the pool's end.
-bool ThreadPool::SeesLoop(int thread, std::uint32_t seen, int spins) {
+bool ThreadPool::SeesLoop(int thread, std::uint32_t seen, int spins) const {
   for (int spin = 0; spin < spins; ++spin) {
     if (LoopOf(shares_[thread].range.load()) != seen || stopping_.load()) {
       return true;
     }
-    Wait(thread);
+    Pause();
   }
   return false;
 }

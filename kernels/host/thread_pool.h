@@ -72,14 +72,6 @@ class ThreadPool {
   }
   static constexpr int kMostShared = 0xffff;
 
-  // Inside a loop, by `thread`: what it brings into its caches while it waits
-  // for the others or for the next loop. Never read: the memory may be gone by
-  // then.
-  void FetchWhenIdle(int thread, const void* data, std::size_t bytes) {
-    idle_[thread].fetch = static_cast<const std::byte*>(data);
-    idle_[thread].end = idle_[thread].fetch + bytes;
-  }
-
  private:
   using Task = void (*)(const void* closure, int begin, int end, int thread);
 
@@ -136,7 +128,7 @@ class ThreadPool {
   void FinishOthers(int thread);
   void WakeSleepers();
   void WorkerMain(int thread);
-  bool SeesLoop(int thread, std::uint32_t seen, int spins);
+  bool SeesLoop(int thread, std::uint32_t seen, int spins) const;
   void WaitForLoop(int thread, std::uint32_t seen);
 
   // Indices of one thread and what to do with them: all that it needs to start
@@ -153,17 +145,7 @@ class ThreadPool {
   };
   static_assert(sizeof(Share) == kLineBytes);
 
-  // Of one thread, touched by no other.
-  struct alignas(kLineBytes) Idle {
-    const std::byte* fetch = nullptr;
-    const std::byte* end = nullptr;
-  };
-
-  // A moment of waiting.
-  void Wait(int thread);
-
   std::vector<Share> shares_;
-  std::vector<Idle> idle_;
   // The caller writes these at every start.
   alignas(kLineBytes) std::uint32_t loop_ = 0;
   std::atomic<int> unfinished_{0};
