@@ -16,6 +16,11 @@ std::optional<std::int32_t> ThinkingBudget::Next() const {
   return limit_.words[words_];
 }
 
+std::span<const std::int32_t> ThinkingBudget::Ahead() const {
+  if (state_ != State::kClosing) return {};
+  return std::span(limit_.words).subspan(words_);
+}
+
 void ThinkingBudget::Token(std::string_view bytes) {
   switch (state_) {
     case State::kBefore:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ class ThinkingBudget {
 
   // The id that must come next; nothing: the model's choice.
   std::optional<std::int32_t> Next() const;
+  // All that must.
+  std::span<const std::int32_t> Ahead() const;
   // The bytes of the token that came, chosen or not.
   void Token(std::string_view bytes);
 

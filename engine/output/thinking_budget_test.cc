@@ -60,6 +60,19 @@ TEST(ThinkingBudgetTest, ClosesWhatTheAnswerOpened) {
   EXPECT_EQ(Play(Limit(1, false), {"a", "<think>", "b", "c"}), "a<think>bc");
 }
 
+TEST(ThinkingBudgetTest, KnowsWhatComes) {
+  ThinkingBudget budget(Limit(1, true));
+  EXPECT_TRUE(budget.Ahead().empty());
+  budget.Token("a");
+  EXPECT_EQ(std::vector(budget.Ahead().begin(), budget.Ahead().end()),
+            (std::vector<std::int32_t>{901, 902}));
+  budget.Token("");
+  ASSERT_EQ(budget.Ahead().size(), 1u);
+  EXPECT_EQ(budget.Ahead()[0], 902);
+  budget.Token("");
+  EXPECT_TRUE(budget.Ahead().empty());
+}
+
 TEST(ThinkingBudgetTest, OnlyOnce) {
   EXPECT_EQ(Play(Limit(1, true), {"a", "b", "<think>", "c", "d"}),
             "a[901][902]b<think>cd");

@@ -42,6 +42,8 @@ class AnswerTokens {
             const std::function<bool()>& stop, Result& result);
 
   const std::vector<std::int32_t>& ids() const { return ids_; }
+  // What comes behind those, whatever the model says.
+  std::span<const std::int32_t> Ahead() const { return budget_.Ahead(); }
 
  private:
   bool AtLimit(Result& result) const;

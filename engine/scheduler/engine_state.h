@@ -84,7 +84,8 @@ struct EngineState {
   const std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
   // Null: there is no cache service to ask. Set before the first request.
   std::unique_ptr<Tiering> tiering;
-  // Null: one token a step, as the engine's program has it. Outlives the state.
+  // Null, as the engine's program has it: nothing is guessed. Outlives the
+  // state.
   Drafter* drafter = nullptr;
   Retained retained;  // of earlier residents and guests
   // As many as options say. After `pool`: they give their blocks back first.

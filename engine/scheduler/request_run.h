@@ -131,9 +131,10 @@ class RequestRun {
   void SayTaint();
   void NextToken();
 
-  // A decode step may check what a drafter guesses behind the last token. Its
-  // rows are the sequence's up to the first token that the model takes itself
-  // or that ends the answer; what is above never was.
+  // A decode step may have more rows than the last token's: what is sure to
+  // come behind it, or what a drafter guesses. Its rows are the sequence's up
+  // to the first token that the model takes itself or that ends the answer;
+  // what is above never was.
   void TakeDrafts();
   model::SequenceRows DraftedRows();
   void DecodedDrafts(absl::Status status);

@@ -18,7 +18,9 @@ constexpr int kMaxDrafts = 15;
 // so that a guess never costs anybody a block.
 void RequestRun::TakeDrafts() {
   drafted_ids_.clear();
-  if (state_.drafter == nullptr || !state_.rule.any_split()) return;
+  const std::span<const std::int32_t> ahead = answer_.Ahead();
+  if (ahead.empty() && state_.drafter == nullptr) return;
+  if (!state_.rule.any_split()) return;
   const int row = sequence_.rows();
   const int most = std::min({kMaxDrafts, state_.options.max_rows - 1,
                              state_.options.max_context - row - 1,
@@ -26,7 +28,8 @@ void RequestRun::TakeDrafts() {
   if (most <= 0) return;
   before_drafts_ = state_.section_buffers.Take();
   if (before_drafts_ == nullptr) return;
-  std::vector<std::int32_t> drafts = state_.drafter->Draft(ids_, most);
+  std::vector<std::int32_t> drafts(ahead.begin(), ahead.end());
+  if (drafts.empty()) drafts = state_.drafter->Draft(ids_, most);
   if (drafts.empty()) return;
   drafts.resize(std::min<std::size_t>(drafts.size(), most));
   drafted_ids_ = {ids_.back()};

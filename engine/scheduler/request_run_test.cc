@@ -243,6 +243,8 @@ TEST_F(RequestRunTest, ThinkingIsClosedAtItsBudget) {
   request.thinking = SomeThinking(3);
   const Answer answer = engine_.Run(request);
   ASSERT_EQ(answer.ids.size(), 12u);
+  // All the words in the third token's step.
+  EXPECT_EQ(model_.launches(), 1 + 2 + 1 + 3);
   EXPECT_EQ((std::vector(answer.ids.begin() + 3, answer.ids.begin() + 8)),
             request.thinking->words);
   for (int i = 0; i < 12; ++i) {
