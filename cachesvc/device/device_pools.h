@@ -27,7 +27,8 @@ class DevicePools {
   std::shared_ptr<DevicePool> Get(std::uint64_t epoch) const;
   // The end of an attach. Does not wait.
   void Drop(std::uint64_t epoch);
-  // When it returns, the memory is unmapped, or deadlines::kDeviceUnmap is over.
+  // When it returns, the memory is unmapped, or deadlines::kDeviceUnmap is
+  // over.
   void Unmap(std::uint64_t epoch);
 
  private:

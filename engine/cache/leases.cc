@@ -76,9 +76,8 @@ int Leases::RevokeAll() {
 }
 
 int Leases::RevokePool() {
-  return Revoke([this](const Slot& slot) {
-    return !slot.awaited && HoldsPool(slot);
-  });
+  return Revoke(
+      [this](const Slot& slot) { return !slot.awaited && HoldsPool(slot); });
 }
 
 int Leases::Revoke(const std::function<bool(const Slot&)>& which) {
