@@ -285,32 +285,6 @@ TEST_P(RetentionRunTest, ALongConversationIsSpilledBeforeItLosesRows) {
   EXPECT_EQ(engine->state().tiering->counters->lost_spills.load(), 0u);
 }
 
-TEST_P(RetentionRunTest, ASpillBeforeLossThatIsLateLeavesItsFirstHalf) {
-  if (!recurrent()) GTEST_SKIP() << "the index keeps its rows";
-  RetentionBudgets budgets;
-  budgets.park_bytes = 0;
-  budgets.spill_min_tokens = 2500;
-  const TierNode node(Make(64, budgets));
-  TestEngine* const engine = node.engine.get();
-  FakeTiers& tiers = *node.tiers;
-  const Tiering& tiering = *engine->state().tiering;
-  const Request a = Of("a", SomeIds(3000, 1));
-  const Answer first = engine->Run(a);
-  tiers.hold = true;
-  tiers.passes = 1;
-  // Gets its blocks: nothing waits for the cache service past the deadline.
-  RunChecked(*engine, Of("b", SomeIds(2000, 2)));
-  EXPECT_EQ(tiering.counters->lost_spills.load(), 1u);
-  ASSERT_EQ(tiers.held.size(), 1u);
-  EXPECT_FALSE(tiering.leases.Lasts(tiers.held[0].first.lease));
-  EXPECT_EQ(tiering.leases.live(), 0);
-  // The service says so when it comes to it.
-  tiers.held[0].second(StoreOutcome::kRefused);
-  tiers.hold = false;
-  const Answer back = RunChecked(*engine, Of("a", Next(a, first, 300, 3)));
-  ExpectAt(back, CacheSource::kSpill, 1024);
-}
-
 TEST_P(RetentionRunTest, ClearForgetsEveryClass) {
   const auto engine = Make();
   engine->Run(Of("a", SomeIds(3000, 1)));

@@ -117,6 +117,35 @@ TEST_P(SpillRunTest, AStoreThatNeverEndsIsWaitedForAsLongAsItsDeadline) {
   engine.Check();
 }
 
+TEST_P(SpillRunTest, OfOneThatIsLateTheFirstHalfIsLeft) {
+  if (!recurrent()) GTEST_SKIP() << "the index keeps its rows";
+  const auto node = Make(/*blocks=*/24, /*seats=*/1);
+  LoopEngine& engine = *node->engine;
+  node->tiers->passes = 1;
+  const Request a = Of("a", SomeIds(3000, 1), 3);
+  const Answer first = engine.Run(a);
+  const Submitted second = engine.Submit(Of("b", SomeIds(2000, 2), 3));
+  engine.RunAll();
+  ASSERT_EQ(node->tiers->held.size(), 1u);
+  const Tiering& tiering = *engine.state().tiering;
+  EXPECT_EQ(tiering.counters->lost_spills.load(), 0u);
+  engine.state().tiering->leases.Collect(
+      std::chrono::steady_clock::time_point::max());
+  EXPECT_EQ(engine.state().tiering->leases.live(), 0);
+  // The cache service saw the lease end.
+  std::exchange(node->tiers->held, {})[0].second(StoreOutcome::kDropped);
+  EXPECT_EQ(tiering.counters->lost_spills.load(), 1u);
+  node->tiers->hold = false;
+  const Request next =
+      Of("a", Joined(Joined(a.prompt, first.ids), SomeIds(300, 3)), 3);
+  const Submitted back = engine.Submit(next);
+  engine.RunAll();
+  EXPECT_EQ(back.result().cache.source, CacheSource::kSpill);
+  EXPECT_EQ(back.result().cache.resumed_at, 1024);
+  ExpectSame(back.answer(), Alone(next));
+  engine.Check();
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, SpillRunTest, EngineVariants(),
                          EngineVariantName);
 

@@ -276,7 +276,7 @@ TEST_P(TierRunTest, ATitleIsNotSpilledInItsConversationsPlace) {
   const Answer title =
       node->RunChecked(of("b", Joined(instructions, SomeIds(40, 35))));
   if (GetParam() == FakeModel::Kind::kAttentionOnly) {
-    EXPECT_EQ(title.result.cache.source, CacheSource::kParked);
+    EXPECT_EQ(title.result.cache.source, CacheSource::kPinned);
   }
   node->Spill();
   std::vector<int> ends;
