@@ -26,14 +26,18 @@ std::optional<std::string> StatsLine::Next(const EngineGauges& gauges,
       gauges.waiting == 0) {
     return std::nullopt;
   }
+  const double age = gauges.evictions == 0
+                         ? 0
+                         : gauges.eviction_ages.seconds /
+                               static_cast<double>(gauges.evictions);
   return fmt::format(
       "stats prompt_tokens_per_s={:.1f} generated_tokens_per_s={:.1f} "
       "running={} waiting={} preemptions={} pool_usage={:.1f}% "
-      "prefix_cache_hit_rate={:.1f}%",
+      "prefix_cache_hit_rate={:.1f}% evictions={} mean_eviction_age_s={:.0f}",
       static_cast<double>(prompt) / seconds,
       static_cast<double>(output) / seconds, gauges.running, gauges.waiting,
-      gauges.preemptions, 100 * PoolUsage(gauges),
-      100 * gauges.recent_hit_rate);
+      gauges.preemptions, 100 * PoolUsage(gauges), 100 * gauges.recent_hit_rate,
+      gauges.evictions, age);
 }
 
 }  // namespace holdfast::engine

@@ -24,12 +24,15 @@ TEST(StatsLineTest, EveryTenSecondsWhileSomethingHappens) {
   gauges.prefill_tokens = 1000;
   gauges.generated_tokens = 20;
   gauges.recent_hit_rate = 0.5;
+  gauges.evictions = 4;
+  gauges.eviction_ages.seconds = 120;
   const auto text = line.Next(gauges, clock.Now());
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("prompt_tokens_per_s=100.0"));
   EXPECT_THAT(*text, HasSubstr("generated_tokens_per_s=2.0"));
   EXPECT_THAT(*text, HasSubstr("pool_usage=25.0%"));
   EXPECT_THAT(*text, HasSubstr("prefix_cache_hit_rate=50.0%"));
+  EXPECT_THAT(*text, HasSubstr("evictions=4 mean_eviction_age_s=30"));
   clock.Advance(std::chrono::seconds(10));
   EXPECT_FALSE(line.Next(gauges, clock.Now()));  // nothing happened
   clock.Advance(std::chrono::seconds(10));
