@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -129,6 +130,7 @@ class LeasedStoreTest : public ::testing::Test {
         "pool", arena_->fd(), arena_->bytes(), ArenaWriters::kCreatorOnly);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     pool_ = std::make_shared<const MappedArena>(*std::move(mapped));
+    device_.emplace(arena_->data());
     SetLease(2, 9);
     EXPECT_TRUE(world_.Open().ok());
   }
@@ -163,7 +165,7 @@ class LeasedStoreTest : public ::testing::Test {
   // The anchor's rows in a device's memory, the states where they were.
   LeasedStore OnDevice() {
     LeasedStore store = Anchor();
-    store.device = device_.Map(layout_);
+    store.device = device_->Map(layout_);
     store.layout.device_block_count = kBlocks;
     for (std::uint32_t& block : store.blocks) block += kBlocks;
     return store;
@@ -172,7 +174,7 @@ class LeasedStoreTest : public ::testing::Test {
   AnnouncedLayout layout_;
   std::unique_ptr<MemfdArena> arena_;
   std::shared_ptr<const MappedArena> pool_;
-  OwnDevice device_{arena_->data()};
+  std::optional<OwnDevice> device_;  // whose memory is the arena's
   StoreWorld world_;
 };
 
@@ -242,7 +244,7 @@ TEST_F(LeasedStoreTest, RowsOfADeviceAreCopiedWhenTheyAreWritten) {
 TEST_F(LeasedStoreTest, RowsOfADeviceThatGoesPublishNothing) {
   const auto leased = LeasedWrite::Make(OnDevice());
   ASSERT_TRUE(leased.ok());
-  (*leased)->write().chunk_read = [&](std::size_t) { device_.End(); };
+  (*leased)->write().chunk_read = [&](std::size_t) { device_->End(); };
   EXPECT_TRUE(absl::IsAborted(
       world_.store->WriteManifest((*leased)->write()).status()));
   EXPECT_EQ(world_.store->counters().leases_lost, 1u);
@@ -250,12 +252,12 @@ TEST_F(LeasedStoreTest, RowsOfADeviceThatGoesPublishNothing) {
   EXPECT_TRUE(world_.store->ListChunks().empty());
   StateStore store({});
   LeasedStore late = OnDevice();
-  device_.End();
+  device_->End();
   EXPECT_TRUE(absl::IsAborted(StoreSnapshot(store, late).status()));
   // And of one that fails.
   const auto fails = LeasedWrite::Make(OnDevice());
   ASSERT_TRUE(fails.ok());
-  device_.copy_status = absl::UnavailableError("illegal address");
+  device_->copy_status = absl::UnavailableError("illegal address");
   EXPECT_TRUE(absl::IsUnavailable(
       world_.store->WriteManifest((*fails)->write()).status()));
   EXPECT_TRUE(world_.store->ListChunks().empty());

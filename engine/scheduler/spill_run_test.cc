@@ -125,7 +125,7 @@ TEST_P(SpillRunTest, OfOneThatIsLateTheFirstHalfIsLeft) {
   const Request a = Of("a", SomeIds(3000, 1), 3);
   const Answer first = engine.Run(a);
   const Submitted second = engine.Submit(Of("b", SomeIds(2000, 2), 3));
-  engine.RunAll();
+  engine.RunUntil([&] { return !node->tiers->held.empty(); });
   ASSERT_EQ(node->tiers->held.size(), 1u);
   const Tiering& tiering = *engine.state().tiering;
   EXPECT_EQ(tiering.counters->lost_spills.load(), 0u);
@@ -136,6 +136,8 @@ TEST_P(SpillRunTest, OfOneThatIsLateTheFirstHalfIsLeft) {
   std::exchange(node->tiers->held, {})[0].second(StoreOutcome::kDropped);
   EXPECT_EQ(tiering.counters->lost_spills.load(), 1u);
   node->tiers->hold = false;
+  engine.RunAll();
+  ASSERT_TRUE(second.ended());
   const Request next =
       Of("a", Joined(Joined(a.prompt, first.ids), SomeIds(300, 3)), 3);
   const Submitted back = engine.Submit(next);
