@@ -148,6 +148,7 @@ class DiskTest(DaemonTest):
     def test_a_stopped_cache_service_costs_a_deadline(self) -> None:
         self.store_head(6, "a")
         self.daemons.restart(ENGINE, signal.SIGKILL)
+        self.daemons.wait_attached()
         self.daemons.send(CACHESVC, signal.SIGSTOP)
         try:
             answer = self.ask(self.head(6), "And now?", "b")
