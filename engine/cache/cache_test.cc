@@ -60,6 +60,7 @@ TEST(PlannerCostsTest, MeasuredOnesFollow) {
   EXPECT_DOUBLE_EQ(costs->PrefillSeconds(0, 2000), 1);
   costs->MeasuredRead(Tier::kDisk, 100'000'000, 0.1);
   EXPECT_DOUBLE_EQ(costs->ReadSeconds(Tier::kDisk, 1'000'000'000), 1);
+  EXPECT_DOUBLE_EQ(costs->ReadSeconds(Tier::kSpill, 1'000'000'000), 1);
 }
 
 TEST(PlannerCostsTest, AnEarlierEnginesCountUntilThereAreOwn) {

@@ -58,6 +58,13 @@ class MeasuredCosts final : public RatedCosts {
     const auto i = static_cast<std::size_t>(tier);
     Average(rates_.read_bytes[i], known_.read_bytes[i],
             static_cast<double>(bytes) / seconds);
+    if (tier == Tier::kStore) return;
+    // Both are files of one drive: what was measured of one holds for the
+    // other, and chance does not choose between copies of the same rows.
+    const auto other = static_cast<std::size_t>(
+        tier == Tier::kDisk ? Tier::kSpill : Tier::kDisk);
+    rates_.read_bytes[other] = rates_.read_bytes[i];
+    known_.read_bytes[other] = known_.read_bytes[i];
   }
   void MeasuredPrefill(int rows, double seconds) override {
     if (rows < kLeastRows || seconds <= 0) return;
