@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "engine/anchors/anchor_slots.h"
@@ -61,6 +63,27 @@ MemoryLimits Memory(const Config& config, bool on_device) {
   return limits;
 }
 
+// Of a file, or of a folder's weights. They stay in their storage format on a
+// device, so they take about as much there. 0: the loader says what is wrong.
+std::uint64_t WeightFileBytes(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::uint64_t bytes = 0;
+  const auto add = [&bytes](const fs::path& file) {
+    std::error_code none;
+    const std::uintmax_t size = fs::file_size(file, none);
+    if (!none) bytes += size;
+  };
+  if (!fs::is_directory(model, error)) {
+    add(model);
+    return bytes;
+  }
+  for (const auto& entry : fs::directory_iterator(model, error)) {
+    if (entry.path().extension() == ".safetensors") add(entry.path());
+  }
+  return bytes;
+}
+
 void LogLines(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) spdlog::info("{}", line);
@@ -93,8 +116,20 @@ absl::StatusOr<std::unique_ptr<LoadedEngine>> LoadedEngine::Load(
   return engine;
 }
 
+absl::Status LoadedEngine::CheckWeightsFit(const Config& config) {
+  if (chosen_.device == nullptr) return absl::OkStatus();
+  const auto budget = chosen_.device->Budget();
+  if (!budget.ok()) return budget.status();
+  const std::uint64_t bytes = WeightFileBytes(config.model);
+  if (bytes <= budget->bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("the weights of {} take {} MiB; the device has {} MiB ({})",
+                  config.model, bytes >> 20, budget->bytes >> 20, budget->how));
+}
+
 absl::Status LoadedEngine::LoadModel(const Config& config) {
   const auto start = std::chrono::steady_clock::now();
+  if (auto s = CheckWeightsFit(config); !s.ok()) return s;
   kernels::Backend& backend = chosen_.backend();
   const kernels::BackendInfo& machine = backend.info();
   spdlog::info("backend name={} target={} reason=\"{}\"", machine.name,

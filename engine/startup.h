@@ -45,6 +45,8 @@ class LoadedEngine {
  private:
   LoadedEngine() = default;
 
+  // Before any of it is taken: on a board it is everybody's memory.
+  absl::Status CheckWeightsFit(const Config& config);
   absl::Status LoadModel(const Config& config);
   absl::Status MakePool(const Config& config);
   absl::Status MakeDevicePool(const Config& config, const PoolPlan& plan,

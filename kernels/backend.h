@@ -3,7 +3,7 @@
 // `float*` are the backend's memory (Allocate); for the host backend they are
 // ordinary memory.
 //
-// Exactness. A backend states a level (DESIGN, "row_invariant" or "grid"). Row
+// Exactness. A backend states a level ("row_invariant" or "grid"). Row
 // invariant means: every output row of every operation depends on that row's
 // inputs alone, bit for bit, whatever `rows` is, however many threads run and
 // whatever else is in the launch.

@@ -1,5 +1,5 @@
-// The attached engine's pool where it lies in a device's memory (DESIGN, arena
-// `cuda_ipc`). Only copies of it are ever read.
+// The attached engine's pool where it lies in a device's memory (deploy/GPU.md,
+// arena `cuda_ipc`). Only copies of it are ever read.
 #ifndef HOLDFAST_CACHESVC_DEVICE_DEVICE_POOL_H_
 #define HOLDFAST_CACHESVC_DEVICE_DEVICE_POOL_H_
 

@@ -25,7 +25,7 @@ struct DeviceBudget {
   std::string how;
 };
 
-// How the cache service gets at rows (DESIGN, arena kinds).
+// How the cache service gets at rows (deploy/GPU.md, arena kinds).
 struct DeviceArena {
   bool ipc = false;    // the cache service could map the device's memory
   std::string reason;  // why, or why not

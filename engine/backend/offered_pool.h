@@ -1,4 +1,5 @@
-// A pool on a device, offered to the cache service (DESIGN, arena `cuda_ipc`).
+// A pool on a device, offered to the cache service (deploy/GPU.md, arena
+// `cuda_ipc`).
 #ifndef HOLDFAST_ENGINE_BACKEND_OFFERED_POOL_H_
 #define HOLDFAST_ENGINE_BACKEND_OFFERED_POOL_H_
 

@@ -47,6 +47,7 @@ class BackendImpl final : public CudaBackend {
   BackendImpl(BackendInfo info, Stream stream, PinnedMemory staging,
               int threads)
       : info_(std::move(info)),
+        platform_(info_.choices),
         stream_(std::move(stream)),
         staging_(std::move(staging)),
         pool_(threads) {}
@@ -161,6 +162,7 @@ class BackendImpl final : public CudaBackend {
                       std::int64_t y_stride);
 
   BackendInfo info_;
+  const std::string platform_;  // device and runtime, of info_.choices
   Stream stream_;
   PinnedMemory staging_;
   ThreadPool pool_;

@@ -96,7 +96,7 @@ void BackendImpl::MatMul(const Matrix& w, const float* x, int rows,
   }
   if (gemm_->choices() != choices_) {
     choices_ = gemm_->choices();
-    info_.choices = gemm_->Record();
+    info_.choices = platform_ + "; " + gemm_->Record();
   }
 }
 

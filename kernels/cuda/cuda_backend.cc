@@ -60,6 +60,7 @@ Status BackendImpl::Prepare(const Limits& limits) {
       LaunchTables::Make(stream_.get(), limits.max_rows, limits.max_positions));
   tables_.emplace(std::move(tables));
   HF_ASSIGN_OR_RETURN(gemm_, Gemm::Make(stream_.get(), limits.max_rows));
+  choices_ = 0;
   HF_ASSIGN_OR_RETURN(narrow_,
                       DeviceMemory::Make(rows * PaddedCols(limits.max_cols) * 2,
                                          "activations of a product"));
@@ -204,7 +205,9 @@ StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(
   info.exactness = Exactness::kGrid;
   info.arithmetic_revision = cuda::kArithmeticRevision;
   info.threads = threads;
-  info.choices = "CUDA runtime " + std::to_string(runtime);
+  info.choices = "sm_" + std::to_string(properties.major) +
+                 std::to_string(properties.minor) + ", CUDA runtime " +
+                 std::to_string(runtime);
   info.host_memory = false;
   HF_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::MakeStream());
   HF_ASSIGN_OR_RETURN(

@@ -159,7 +159,8 @@ std::string Gemm::Record() const {
          {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
           CUBLASLT_ALGO_CONFIG_SPLITK_NUM, CUBLASLT_ALGO_CONFIG_STAGES_ID,
           CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
-          CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION}) {
+          CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
+          CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME}) {
       record += " " + std::to_string(Setting(*library_, algorithm, attribute));
     }
   }

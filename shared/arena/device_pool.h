@@ -1,5 +1,5 @@
 // A pool in the memory of a device, as one process tells another where it is
-// (DESIGN, arena `cuda_ipc`). Only its owner writes it.
+// (deploy/GPU.md, arena `cuda_ipc`). Only its owner writes it.
 #ifndef HOLDFAST_SHARED_ARENA_DEVICE_POOL_H_
 #define HOLDFAST_SHARED_ARENA_DEVICE_POOL_H_
 

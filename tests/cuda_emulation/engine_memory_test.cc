@@ -132,6 +132,31 @@ TEST_F(CudaMemoryTest, WhatPassesTheBudgetIsRefusedBeforeItIsTaken) {
   EXPECT_EQ(CurrentUse().allocations, 0);
 }
 
+TEST_F(CudaMemoryTest, WeightsThatPassTheBudgetAreRefusedBeforeTheyAreTaken) {
+  FakeDevice device;
+  device.total_bytes = std::size_t{64} << 10;
+  SetDevice(device);
+  const auto engine = Load();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(std::string(engine.status().message()),
+              HasSubstr("the weights of " + path_));
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
+// Rows of one kind of device are not another's.
+TEST_F(CudaMemoryTest, TheDevicesArchitectureIsInTheFingerprint) {
+  const auto fingerprint = [this](int minor) {
+    FakeDevice device;
+    device.minor = minor;
+    SetDevice(device);
+    LogText log;
+    EXPECT_TRUE(Load().ok());
+    const std::string text = log.text();
+    return text.substr(text.find(" fingerprint="), 13 + 64);
+  };
+  EXPECT_NE(fingerprint(0), fingerprint(1));
+}
+
 // Whichever allocation of the start fails, the message says for what, and
 // nothing stays behind.
 TEST_F(CudaMemoryTest, AStartWithoutMemoryLeavesNothing) {

@@ -1,5 +1,5 @@
-// Another process's device memory, read by copies into host memory (DESIGN,
-// arena `cuda_ipc`: the cache service's side).
+// Another process's device memory, read by copies into host memory
+// (deploy/GPU.md, arena `cuda_ipc`: the cache service's side).
 #ifndef HOLDFAST_KERNELS_CUDA_IPC_IMPORTED_POOL_H_
 #define HOLDFAST_KERNELS_CUDA_IPC_IMPORTED_POOL_H_
 

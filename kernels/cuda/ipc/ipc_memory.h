@@ -1,6 +1,6 @@
-// Device memory that another process reads (DESIGN, arena `cuda_ipc`): only its
-// owner writes it. Legacy CUDA IPC: a handle names a whole allocation, so only
-// memory that is alone in one is exported.
+// Device memory that another process reads (deploy/GPU.md, arena `cuda_ipc`):
+// only its owner writes it. Legacy CUDA IPC: a handle names a whole allocation,
+// so only memory that is alone in one is exported.
 #ifndef HOLDFAST_KERNELS_CUDA_IPC_IPC_MEMORY_H_
 #define HOLDFAST_KERNELS_CUDA_IPC_IPC_MEMORY_H_
 
