@@ -43,13 +43,26 @@ void TierCounters::NoteRates(const PlannerRates& rates) {
 void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
   const LeaseRef lease = job.lease;
   const Tier tier = job.tier;
+  ++counters->stores_under_way;
   tiers.Store(std::move(job),
               [lease, tier, returns = leases.returns(), counters = counters,
-               then = std::move(then)](StoreOutcome outcome) {
+               ended = ended_, then = std::move(then)](StoreOutcome outcome) {
                 returns->Add(lease);
                 ++counters->of(tier).stores[static_cast<std::size_t>(outcome)];
                 if (then) then(outcome);
+                --counters->stores_under_way;
+                ended->Ring();
               });
+}
+
+void Tiering::AwaitStores(std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    const std::uint64_t seen = ended_->rings();
+    if (counters->stores_under_way == 0) return;
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= left.zero()) return;
+    ended_->Wait(seen, std::chrono::ceil<std::chrono::milliseconds>(left));
+  }
 }
 
 bool Tiering::FreeStore(std::uint64_t bytes,

@@ -11,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/cache/doorbell.h"
 #include "engine/cache/leases.h"
 #include "engine/cache/lending.h"
 #include "engine/cache/planner_costs.h"
@@ -40,6 +41,7 @@ struct TierCounters {
   // Conversations that lost rows before they were spilled: no room, or too
   // slow.
   std::atomic<std::uint64_t> lost_spills{0};
+  std::atomic<int> stores_under_way{0};  // queued and not ended
   // What spills are expected to reach; at first what a tired drive does.
   std::atomic<double> spill_bytes_per_s{3e8};
   // Of the state store, for the memory gate.
@@ -84,6 +86,9 @@ struct Tiering {
   // Queues a store whose lease is granted; its outcome is counted, then told.
   void Store(StoreJob job, std::function<void(StoreOutcome)> then = {});
 
+  // Returns when all that was queued has ended, at the latest at `deadline`.
+  void AwaitStores(std::chrono::steady_clock::time_point deadline);
+
   CacheTiers& tiers;
   PlannerCosts& costs;
   const std::unique_ptr<Lending> lending;
@@ -99,6 +104,9 @@ struct Tiering {
   // Shared with stores that are under way.
   const std::shared_ptr<TierCounters> counters =
       std::make_shared<TierCounters>();
+
+ private:
+  const std::shared_ptr<Doorbell> ended_ = std::make_shared<Doorbell>();
 };
 
 }  // namespace holdfast::engine

@@ -11,11 +11,13 @@
 namespace holdfast::engine {
 
 LineStores::LineStores(EngineState& state, const Request& request,
-                       const PromptView& prompt, const Sequence& sequence)
+                       const PromptView& prompt, const Sequence& sequence,
+                       bool has_state)
     : state_(state), request_(request), prompt_(prompt), sequence_(sequence) {
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
-  const int first_line =
-      std::max((sequence.rows() + grid - 1) / grid, 1) * grid;
+  const int at = sequence.rows();
+  const bool starts_at_one = has_state && at > 0 && at % grid == 0;
+  const int first_line = starts_at_one ? at : (at / grid + 1) * grid;
   // A guest's lines are neither stored nor counted.
   if (state.tiering == nullptr || request.cache_mode != CacheMode::kDefault ||
       sequence.table.retention() == RetentionClass::kGuest ||

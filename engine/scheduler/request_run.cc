@@ -111,7 +111,8 @@ absl::Status RequestRun::Resumed(const CacheReport& report) {
     if (!digest.ok()) return digest.status();
     result_.digests->resumed = *digest;
   }
-  stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_);
+  stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_,
+                  report.anchor.has_value());
   return LogitsOfCachedPrompt();
 }
 

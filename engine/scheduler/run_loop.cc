@@ -105,8 +105,10 @@ bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {
       if (host_.MustStop(*active.job)) active.run->Cancel();
       return false;
     }
+    // Scratch rows take nothing from anybody.
+    const bool scratch = active.job->request.cache_mode != CacheMode::kDefault;
     const auto youngest = std::prev(running_.end());
-    if (running_.size() == 1) {
+    if (running_.size() == 1 || scratch) {
       active.run->OutOfBlocks();
       return false;
     }

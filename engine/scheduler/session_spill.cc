@@ -303,6 +303,9 @@ int BlocksToStageSpill(const EngineState& state) {
 
 void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
   if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
+  // Those of conversations that lost rows, which are nowhere else; and what is
+  // lent to stores leaves less room for states.
+  state.tiering->AwaitStores(deadline);
   // What guests left makes room for states.
   while (state.retained.GiveBlock(RetentionClass::kGuest)) {
   }

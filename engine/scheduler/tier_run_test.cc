@@ -1,6 +1,9 @@
 // Requests that resume from the tiers: the bits of a cold run, whatever fails.
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/cache/state_image.h"
@@ -16,6 +19,7 @@ namespace holdfast::engine::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class TierRunTest : public ::testing::TestWithParam<FakeModel::Kind> {
  protected:
@@ -288,6 +292,25 @@ TEST_P(TierRunTest, ATitleIsNotSpilledInItsConversationsPlace) {
   EXPECT_EQ(ends.size(), 2u);
 }
 
+TEST_P(TierRunTest, APlannedStopWaitsForWhatIsBeingStored) {
+  const auto node = Make();
+  node->tiers->admit = {grid_};
+  node->tiers->hold = true;
+  RecordingSink sink;
+  (void)node->engine->RunUnchecked(MakeRequest(SomeIds(grid_ + 10, 43)), sink);
+  ASSERT_EQ(node->tiers->held.size(), 1u);
+  node->tiers->hold = false;
+  std::thread service([&] {
+    for (auto& [job, done] : std::exchange(node->tiers->held, {})) {
+      done(StoreOutcome::kStored);
+    }
+  });
+  node->Spill();
+  service.join();
+  EXPECT_EQ(node->tiers->held_when_drained, 0u);
+  EXPECT_FALSE(node->tiers->drained.empty());
+}
+
 TEST_P(TierRunTest, EachTurnAndOneLineGoToTheStateStore) {
   const auto old = Make();
   old->tiers->store_entry_bytes = std::uint64_t{1} << 40;
@@ -341,6 +364,13 @@ TEST_P(TierRunTest, TheLineThatAPromptIsResumedAtMayBeStored) {
   node->tiers->admit = {grid_};
   const Answer answer = node->RunChecked(MakeRequest(other));
   EXPECT_EQ(answer.result.cache.resumed_at, grid_);
+  EXPECT_EQ(answer.result.cache.anchor.has_value(),
+            GetParam() != FakeModel::Kind::kAttentionOnly);
+  if (!answer.result.cache.anchor) {
+    // Behind rows alone lies the state of whoever had the buffer before.
+    EXPECT_THAT(node->tiers->entries, IsEmpty());
+    return;
+  }
   EXPECT_THAT(node->tiers->admitted_from, ElementsAre(0, grid_));
   ASSERT_EQ(node->tiers->entries.size(), 1u);
   EXPECT_EQ(node->tiers->entries[0].position, grid_);

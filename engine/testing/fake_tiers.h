@@ -118,6 +118,7 @@ class FakeTiers final : public CacheTiers {
   void Drained() override {
     if (killed) return;
     drained = entries;
+    held_when_drained = held.size();
   }
   std::vector<KeptResident> Residents() override {
     std::vector<KeptResident> kept;
@@ -158,7 +159,8 @@ class FakeTiers final : public CacheTiers {
   }
 
   std::vector<Entry> drained;  // of the last planned stop, until it is read
-  bool killed = false;         // before the planned stop had ended
+  std::size_t held_when_drained = 0;
+  bool killed = false;  // before the planned stop had ended
   TierLookup::Outcome outcome = TierLookup::Outcome::kAnswered;
   int minimum_tokens = 0;
   std::size_t image_bytes = 0;
