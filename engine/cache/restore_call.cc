@@ -118,6 +118,10 @@ std::optional<RestoreEnd> RestoreCall::Poll() {
       handed_ = nullptr;
     } else if (end_) {
       return end_;
+    } else if (const auto now = steady_clock::now(); now >= deadline_) {
+      // It waits for a thread, or the cache service is about to be late.
+      return RestoreEnd{absl::DeadlineExceededError("read a restore: late"),
+                        std::chrono::duration<double>(now - start_).count()};
     }
   }
   taken_.notify_all();

@@ -160,8 +160,9 @@ enum class StoreOutcome { kStored, kWasThere, kRefused, kFailed, kDropped };
 inline constexpr int kStoreOutcomes = 5;
 const char* StoreOutcomeName(StoreOutcome outcome);
 
-// Everything but the construction is called by the engine thread alone. Nothing
-// here makes a request fail: the worst is a miss. Outlives its restores.
+// Everything but the construction, and a lookup before there is an engine
+// thread, is called by the engine thread alone. Nothing here makes a request
+// fail: the worst is a miss. Outlives its restores.
 class CacheTiers {
  public:
   virtual ~CacheTiers() = default;

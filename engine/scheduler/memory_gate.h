@@ -1,5 +1,5 @@
-// Before each prefill: does the machine have the memory, and do the caches stay
-// in their budget?
+// Before each prefill and each block of an answer that grows: does the machine
+// have the memory, and do the caches stay in their budget?
 #ifndef HOLDFAST_ENGINE_SCHEDULER_MEMORY_GATE_H_
 #define HOLDFAST_ENGINE_SCHEDULER_MEMORY_GATE_H_
 
