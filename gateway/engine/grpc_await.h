@@ -35,12 +35,17 @@ class CallTracker {
     std::unique_lock lock(mutex_);
     return none_.wait_for(lock, deadline, [this] { return calls_ == 0; });
   }
+  // No call begins from now on: one that began after the last had ended would
+  // outlive the io context. On the io thread, as all that begins.
+  void Close() { closed_ = true; }
+  bool closed() const { return closed_; }
 
  private:
   friend class TrackedCall;
   std::mutex mutex_;
   std::condition_variable none_;
   std::size_t calls_ = 0;
+  bool closed_ = false;  // io thread
 };
 
 // Counts for as long as it exists. The first member of what belongs to a call:
@@ -80,6 +85,7 @@ boost::asio::awaitable<absl::StatusOr<Response>> AwaitUnary(
     std::optional<grpc::Status> status;  // io thread
     Signal changed;
   };
+  if (tracker->closed()) co_return absl::CancelledError(what + ": stopping");
   auto call = std::make_shared<Call>(std::move(tracker), executor);
   call->request = std::move(request);
   call->context.set_deadline(std::chrono::system_clock::now() + deadline);
@@ -111,8 +117,9 @@ class StreamCall {
   StreamCall(boost::asio::any_io_executor executor,
              std::shared_ptr<CallTracker> tracker, std::string what,
              std::optional<std::chrono::milliseconds> deadline, Start start)
-      : reactor_(std::make_shared<Reactor>(executor, std::move(tracker))),
-        what_(std::move(what)) {
+      : what_(std::move(what)), cancelled_(tracker->closed()) {
+    if (cancelled_) return;
+    reactor_ = std::make_shared<Reactor>(executor, std::move(tracker));
     if (deadline.has_value()) {
       reactor_->context.set_deadline(std::chrono::system_clock::now() +
                                      *deadline);
@@ -121,7 +128,9 @@ class StreamCall {
     reactor_->Begin(reactor_);
   }
   // Cancels the call when it has not ended.
-  ~StreamCall() { reactor_->Abandon(); }
+  ~StreamCall() {
+    if (reactor_ != nullptr) reactor_->Abandon();
+  }
   StreamCall(const StreamCall&) = delete;
   StreamCall& operator=(const StreamCall&) = delete;
 
@@ -147,6 +156,7 @@ class StreamCall {
   // Wakes a waiting Next.
   void Cancel() {
     cancelled_ = true;
+    if (reactor_ == nullptr) return;
     reactor_->context.TryCancel();
     reactor_->changed.NotifyAll();
   }
@@ -252,9 +262,9 @@ class StreamCall {
     std::optional<grpc::Status> status_;
   };
 
-  std::shared_ptr<Reactor> reactor_;
+  std::shared_ptr<Reactor> reactor_;  // null: the tracker was closed
   const std::string what_;
-  bool cancelled_ = false;
+  bool cancelled_;
 };
 
 }  // namespace holdfast::gateway

@@ -103,6 +103,7 @@ void Gateway::Impl::Stop() {
     beat.NotifyAll();
     app.server->CloseAll();
     app.engine->Stop();
+    app.engine->tracker()->Close();
   });
   // Jobs end by themselves: a template and a tokenization have bounds.
   workers.join();
