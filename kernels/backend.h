@@ -245,8 +245,8 @@ struct BackendInfo {
   Exactness exactness = Exactness::kRowInvariant;
   int arithmetic_revision = 0;  // raised when a change alters any result's bits
   int threads = 1;
-  // What else results depend on: library versions and the algorithms chosen so
-  // far. Empty where the revision says it all.
+  // What else results depend on: the kind of device, library versions and the
+  // algorithms chosen so far. Empty where the revision says it all.
   std::string choices = {};
   // Whether its memory is host memory: what Allocate gives may be read and
   // written by anybody, and memory of others may take its place.

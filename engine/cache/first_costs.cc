@@ -74,8 +74,7 @@ std::unique_ptr<PlannerCosts> FirstCosts(
   } else {
     spdlog::warn(
         "a prefill could not be measured: {}; until requests were, plans "
-        "reckon "
-        "with tokens_per_s={:.0f}",
+        "reckon with tokens_per_s={:.0f}",
         std::string(rate.status().message()),
         MakeMeasuredCosts()->Used().prefill_tokens);
   }

@@ -14,9 +14,9 @@
 namespace holdfast::engine {
 
 // Prefill rows a second, of about a second's work in memory of its own (the
-// backend that `model` was loaded on gives it): larger
-// and larger steps while they fit that time, the largest of which counts. One
-// step at least, however long it takes.
+// backend that `model` was loaded on gives it): larger and larger steps while
+// they fit that time, the largest of which counts. One step at least, however
+// long it takes.
 absl::StatusOr<double> MeasurePrefillRate(model::Model& model,
                                           kernels::Backend& backend,
                                           int max_rows);

@@ -8,6 +8,29 @@
 
 namespace holdfast::engine {
 
+namespace {
+
+// One call: all that must exist until its end is told.
+template <typename Request, typename Response>
+struct Call {
+  Call(std::shared_ptr<const attach::AttachSession> of, const PrefixKey& root,
+       const std::string& session_key, std::chrono::milliseconds deadline)
+      : session(std::move(of)), stub(v1::Cache::NewStub(session->channel)) {
+    request.set_epoch(session->epoch);
+    request.set_root(root.data(), root.size());
+    request.set_session_key(session_key);
+    context.set_deadline(std::chrono::system_clock::now() + deadline);
+  }
+
+  const std::shared_ptr<const attach::AttachSession> session;
+  const std::unique_ptr<v1::Cache::Stub> stub;
+  grpc::ClientContext context;
+  Request request;
+  Response response;
+};
+
+}  // namespace
+
 void RecordSource::Fetch(const PrefixKey& root, const std::string& session_key,
                          Done done) {
   auto session = client_.session();
@@ -17,21 +40,9 @@ void RecordSource::Fetch(const PrefixKey& root, const std::string& session_key,
     quiet = Clock::now() < pause_->until;
   }
   if (session == nullptr || quiet) return done({});
-  struct Call {
-    std::shared_ptr<const attach::AttachSession> session;
-    std::unique_ptr<v1::Cache::Stub> stub;
-    grpc::ClientContext context;
-    v1::GetRecordRequest request;
-    v1::GetRecordResponse response;
-  };
-  auto call = std::make_shared<Call>();
-  call->stub = v1::Cache::NewStub(session->channel);
-  call->request.set_epoch(session->epoch);
-  call->request.set_root(root.data(), root.size());
-  call->request.set_session_key(session_key);
-  call->session = std::move(session);
-  call->context.set_deadline(std::chrono::system_clock::now() +
-                             deadlines::kLookup);
+  auto call =
+      std::make_shared<Call<v1::GetRecordRequest, v1::GetRecordResponse>>(
+          std::move(session), root, session_key, deadlines::kLookup);
   call->stub->async()->GetRecord(
       &call->context, &call->request, &call->response,
       [call, pause = pause_, done = std::move(done)](grpc::Status status) {
@@ -49,23 +60,11 @@ void RecordSource::Put(const PrefixKey& root, const std::string& session_key,
                        std::span<const std::int32_t> ids, std::string record) {
   auto session = client_.session();
   if (session == nullptr) return;
-  struct Call {
-    std::shared_ptr<const attach::AttachSession> session;
-    std::unique_ptr<v1::Cache::Stub> stub;
-    grpc::ClientContext context;
-    v1::PutRecordRequest request;
-    v1::PutRecordResponse response;
-  };
-  auto call = std::make_shared<Call>();
-  call->stub = v1::Cache::NewStub(session->channel);
-  call->request.set_epoch(session->epoch);
-  call->request.set_root(root.data(), root.size());
-  call->request.set_session_key(session_key);
+  auto call =
+      std::make_shared<Call<v1::PutRecordRequest, v1::PutRecordResponse>>(
+          std::move(session), root, session_key, deadlines::kControl);
   call->request.mutable_key_ids()->Add(ids.begin(), ids.end());
   call->request.set_record(std::move(record));
-  call->session = std::move(session);
-  call->context.set_deadline(std::chrono::system_clock::now() +
-                             deadlines::kControl);
   call->stub->async()->PutRecord(&call->context, &call->request,
                                  &call->response, [call](grpc::Status) {});
 }

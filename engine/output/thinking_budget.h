@@ -16,8 +16,8 @@ namespace holdfast::engine {
 // closed with words of the server's own, and the answer goes on from there.
 struct ThinkingLimit {
   int tokens = 0;
-  bool open =
-      false;  // the prompt ends in it; else the answer may begin with it
+  // The prompt ends in it; else the answer may begin with it.
+  bool open = false;
   std::string open_tag;
   std::string close_tag;
   // Of their tokens, which may be special ones and have no text; -1: none.

@@ -26,11 +26,11 @@ void RequestRun::TakeDrafts() {
                              state_.options.max_context - row - 1,
                              kBlockTokens - 1 - row % kBlockTokens});
   if (most <= 0) return;
-  before_drafts_ = state_.section_buffers.Take();
-  if (before_drafts_ == nullptr) return;
   std::vector<std::int32_t> drafts(ahead.begin(), ahead.end());
   if (drafts.empty()) drafts = state_.drafter->Draft(ids_, most);
   if (drafts.empty()) return;
+  before_drafts_ = state_.section_buffers.Take();
+  if (before_drafts_ == nullptr) return;
   drafts.resize(std::min<std::size_t>(drafts.size(), most));
   drafted_ids_ = {ids_.back()};
   drafted_ids_.insert(drafted_ids_.end(), drafts.begin(), drafts.end());

@@ -1,16 +1,8 @@
 // The engine's program on an emulated device: it serves, says what its memory
 // went to, and ends with a message and a code when the device has none left or
 // fails.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,13 +15,13 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "holdfast/v1/engine.grpc.pb.h"
+#include "tests/cuda_emulation/program.h"
 
 namespace holdfast::engine {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kGiveUp{240};
 constexpr int kIllegalAddress = 700;
 
 class CudaProcessTest : public ::testing::Test {
@@ -38,14 +30,6 @@ class CudaProcessTest : public ::testing::Test {
     const auto options = *model::testing::TinyVariant("tiny-qwen35");
     EXPECT_TRUE(model::testing::WriteTinyGguf(options, model_).ok());
   }
-  ~CudaProcessTest() override {
-    if (child_ > 0) {
-      kill(child_, SIGKILL);
-      (void)waitpid(child_, nullptr, 0);
-    }
-    if (tell_ >= 0) close(tell_);
-  }
-
   void Start(std::vector<std::string> flags) {
     flags.insert(flags.begin(), HOLDFAST_ENGINE_PROGRAM);
     for (const std::string& flag :
@@ -56,40 +40,15 @@ class CudaProcessTest : public ::testing::Test {
           std::string("--resident-gb=0.01")}) {
       flags.push_back(flag);
     }
-    std::vector<char*> argv;
-    for (std::string& flag : flags) argv.push_back(flag.data());
-    argv.push_back(nullptr);
-    int input[2];
-    ASSERT_EQ(pipe2(input, O_CLOEXEC), 0);
-    tell_ = input[1];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
-                                     folder_.File("log").c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ASSERT_EQ(
-        posix_spawn(&child_, argv[0], &actions, nullptr, argv.data(), environ),
-        0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(input[0]);
+    program_.Start(std::move(flags));
   }
-  int Wait() {
-    int status = 0;
-    EXPECT_GT(waitpid(std::exchange(child_, -1), &status, 0), 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  std::string Log() const {
-    std::ostringstream text;
-    text << std::ifstream(folder_.File("log")).rdbuf();
-    return text.str();
-  }
+  std::string Log() const { return program_.Log(); }
   // Connects and waits until the model is loaded.
   std::unique_ptr<v1::Engine::Stub> Serving() {
     auto stub = v1::Engine::NewStub(
         grpc::CreateChannel("unix:" + folder_.File("run/engine.sock"),
                             grpc::InsecureChannelCredentials()));
-    const auto end = std::chrono::system_clock::now() + kGiveUp;
+    const auto end = std::chrono::system_clock::now() + emulation::kGiveUp;
     v1::EngineStatus status;
     do {
       grpc::ClientContext context;
@@ -142,8 +101,7 @@ class CudaProcessTest : public ::testing::Test {
 
   model::testing::TempFolder folder_;
   const std::string model_ = folder_.File("tiny.gguf");
-  pid_t child_ = -1;
-  int tell_ = -1;  // the child's standard input
+  emulation::Program program_{folder_.File("log")};
 };
 
 TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
@@ -160,10 +118,7 @@ TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
   EXPECT_THAT(log, HasSubstr("left of the budget"));
   EXPECT_THAT(log, HasSubstr("arena kind=none"));
 
-  const std::string told =
-      "cudaLaunchKernelEx " + std::to_string(kIllegalAddress) + "\n";
-  ASSERT_EQ(write(tell_, told.data(), told.size()),
-            static_cast<ssize_t>(told.size()));
+  program_.Tell("cudaLaunchKernelEx " + std::to_string(kIllegalAddress));
   // It may take effect a request later: its reader is a thread of its own.
   v1::GenerateEvent failed;
   do {
@@ -171,7 +126,7 @@ TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
   } while (failed.finished().reason() == v1::Finished::LENGTH);
   EXPECT_THAT(Log(), HasSubstr("illegal memory access"));
   stub.reset();
-  EXPECT_EQ(Wait(), 71) << Log();
+  EXPECT_EQ(program_.Wait(), 71) << Log();
   EXPECT_THAT(Log(), HasSubstr("failed for good"));
 
   // A new process takes its place.
@@ -201,7 +156,7 @@ TEST_F(CudaProcessTest, SeatsAnswerAsIfAlone) {
 
 TEST_F(CudaProcessTest, MemoryThatIsNotThereEndsTheStartWithWhatItWasFor) {
   Start({"--emulated-memory-mb=200"});
-  EXPECT_EQ(Wait(), 1);
+  EXPECT_EQ(program_.Wait(), 1);
   EXPECT_THAT(Log(), HasSubstr("bytes of device memory for"));
 }
 
