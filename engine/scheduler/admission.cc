@@ -50,9 +50,12 @@ std::optional<Refusal> CheckParameters(const Request& request, int vocab_size) {
   if (request.thinking) {
     const ThinkingLimit& thinking = *request.thinking;
     if (thinking.tokens < 0 || thinking.open_tag.empty() ||
-        thinking.close_tag.empty() || thinking.words.empty() ||
-        thinking.words.size() > kMaxThinkingWords) {
+        thinking.close_tag.empty() || thinking.words.empty()) {
       return Invalid("thinking_budget: tags or words are missing");
+    }
+    if (thinking.words.size() > kMaxThinkingWords) {
+      return Invalid(fmt::format("thinking_budget: {} words, at most {}",
+                                 thinking.words.size(), kMaxThinkingWords));
     }
     if (auto refusal =
             CheckIds("thinking_budget", thinking.words, vocab_size)) {
