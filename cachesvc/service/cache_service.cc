@@ -408,8 +408,8 @@ grpc::Status CacheService::GetRecord(grpc::ServerContext*,
   if (!peer.ok()) return ToGrpcStatus(peer.status());
   const auto root = DigestOf(request->root());
   if (!root) {
-    return ToGrpcStatus(absl::InvalidArgumentError(fmt::format(
-        "get record: a root of {} bytes", request->root().size())));
+    return ToGrpcStatus(absl::InvalidArgumentError(
+        fmt::format("get record: a root of {} bytes", request->root().size())));
   }
   const Sha256Digest id = SessionId(*root, request->session_key());
   if (tiers_.disk != nullptr && tiers_.disk->options().session_spill) {
