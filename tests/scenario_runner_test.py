@@ -11,6 +11,7 @@ from holdfast import scenario_checks as checks  # noqa: E402
 from holdfast import scenario_run as run  # noqa: E402
 from holdfast import scenario_schema as schema  # noqa: E402
 from holdfast import textgen  # noqa: E402
+from holdfast import daemons  # noqa: E402
 from holdfast.client import Answer, Metrics, sse_events  # noqa: E402
 
 
@@ -29,6 +30,17 @@ def served(**holdfast) -> Answer:
                        "computed_tokens": 6, "prompt_ids": [1, 2], "output_ids": [3],
                        "digests": {d: d * 3 for d in checks.DIGESTS}, **holdfast}
     return answer
+
+
+class AttachedTest(unittest.TestCase):
+    def test_both_sides_and_this_engine(self):
+        link = {"pid": 7, "state": "attached"}
+        self.assertTrue(daemons.are_attached({"engine": {"pid": 7}, "engine_link": link}, 7))
+        for engine, linked in (
+                (None, link), ({"pid": 7}, None),
+                ({"pid": 6}, link),  # killed, and the service does not know yet
+                ({"pid": 7}, {"pid": 7, "state": "detached"})):
+            self.assertFalse(daemons.are_attached({"engine": engine, "engine_link": linked}, 7))
 
 
 class SchemaTest(unittest.TestCase):

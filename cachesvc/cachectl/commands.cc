@@ -80,8 +80,9 @@ class Bar {
 int ShowStatus(CacheClient& client, const CtlOptions& options) {
   const auto status = client.Call(&Stub::Status, v1::CacheStatusRequest());
   if (!status.ok()) return Fail(status.status());
-  return Print(options.json ? StatusJson(*status) + "\n"
-                            : StatusTable(*status));
+  const auto engine = FetchEngineStatus(options.run_dir);
+  return Print(options.json ? StatusJson(*status, engine) + "\n"
+                            : StatusTable(*status, engine));
 }
 
 int ShowStats(CacheClient& client, const CtlOptions& options) {

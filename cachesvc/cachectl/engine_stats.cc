@@ -35,20 +35,33 @@ double Percent(std::uint64_t part, std::uint64_t whole) {
              : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
-}  // namespace
-
-absl::StatusOr<v1::EngineStats> FetchEngineStats(const std::string& run_dir) {
+// `method` is one of the stub's unary calls.
+template <typename Request, typename Response>
+absl::StatusOr<Response> Ask(
+    const std::string& run_dir,
+    grpc::Status (v1::Engine::Stub::*method)(grpc::ClientContext*,
+                                             const Request&, Response*)) {
   const std::string path = run_dir + "/engine.sock";
   const auto stub = v1::Engine::NewStub(
       grpc::CreateChannel("unix:" + path, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + deadlines::kControl);
-  v1::EngineStats stats;
+  Response response;
   const grpc::Status status =
-      stub->Stats(&context, v1::EngineStatsRequest(), &stats);
+      (stub.get()->*method)(&context, Request(), &response);
   if (!status.ok())
     return FromGrpcStatus(status, "engine not reachable at " + path);
-  return stats;
+  return response;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::EngineStats> FetchEngineStats(const std::string& run_dir) {
+  return Ask(run_dir, &v1::Engine::Stub::Stats);
+}
+
+absl::StatusOr<v1::EngineStatus> FetchEngineStatus(const std::string& run_dir) {
+  return Ask(run_dir, &v1::Engine::Stub::Status);
 }
 
 std::string EngineStatsTable(const absl::StatusOr<v1::EngineStats>& answer) {

@@ -9,8 +9,9 @@
 
 namespace holdfast::cachesvc {
 
-// Asks the engine of that run directory, within a control call's deadline.
+// Each asks the engine of that run directory, within a control call's deadline.
 absl::StatusOr<v1::EngineStats> FetchEngineStats(const std::string& run_dir);
+absl::StatusOr<v1::EngineStatus> FetchEngineStatus(const std::string& run_dir);
 
 // Ends with a newline.
 std::string EngineStatsTable(const absl::StatusOr<v1::EngineStats>& stats);

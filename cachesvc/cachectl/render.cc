@@ -77,9 +77,42 @@ Json EngineJson(const v1::AttachedEngine& engine) {
           {"pool_bytes", engine.pool_bytes()}};
 }
 
+std::string LinkState(const v1::CacheServiceLink& link) {
+  switch (link.state()) {
+    case v1::CacheServiceLink::OFF:
+      return "off";
+    case v1::CacheServiceLink::ATTACHED:
+      return "attached";
+    case v1::CacheServiceLink::DETACHED:
+      return "detached";
+    case v1::CacheServiceLink::REFUSED:
+      return "refused";
+    default:
+      return "unknown";
+  }
+}
+
+std::string LinkText(const absl::StatusOr<v1::EngineStatus>& engine) {
+  if (!engine.ok()) return Printable(std::string(engine.status().message()));
+  const v1::CacheServiceLink& link = engine->cache_service();
+  return fmt::format("pid {}: {}{}{}", engine->pid(), LinkState(link),
+                     link.detail().empty() ? "" : ", ",
+                     Printable(link.detail()));
+}
+
+Json LinkJson(const absl::StatusOr<v1::EngineStatus>& engine) {
+  if (!engine.ok()) return nullptr;
+  const v1::CacheServiceLink& link = engine->cache_service();
+  return {{"pid", engine->pid()},
+          {"state", LinkState(link)},
+          {"detail", link.detail()},
+          {"attaches_total", link.attaches_total()}};
+}
+
 }  // namespace
 
-std::string StatusTable(const v1::CacheStatus& status) {
+std::string StatusTable(const v1::CacheStatus& status,
+                        const absl::StatusOr<v1::EngineStatus>& engine) {
   std::string out;
   Row(out, "cache service",
       fmt::format("pid {}, up {:.1f} s, version {}{}", status.pid(),
@@ -90,6 +123,7 @@ std::string StatusTable(const v1::CacheStatus& status) {
   } else {
     Row(out, "engine", "none is attached");
   }
+  Row(out, "engine's link", LinkText(engine));
   Row(out, "attaches",
       fmt::format("{}, refused {}", status.attaches_total(),
                   status.refused_attaches_total()));
@@ -105,7 +139,8 @@ std::string StatusTable(const v1::CacheStatus& status) {
   return out;
 }
 
-std::string StatusJson(const v1::CacheStatus& status) {
+std::string StatusJson(const v1::CacheStatus& status,
+                       const absl::StatusOr<v1::EngineStatus>& engine) {
   Json tiers = Json::array();
   for (const v1::TierStatus& tier : status.tiers())
     tiers.push_back({{"name", tier.name()},
@@ -117,6 +152,7 @@ std::string StatusJson(const v1::CacheStatus& status) {
       {"version", status.version()},
       {"engine",
        status.has_engine() ? EngineJson(status.engine()) : Json(nullptr)},
+      {"engine_link", LinkJson(engine)},
       {"attaches_total", status.attaches_total()},
       {"refused_attaches_total", status.refused_attaches_total()},
       {"staging_bytes", status.staging_bytes()},

@@ -48,8 +48,19 @@ v1::CacheStatus Sample() {
   return status;
 }
 
+v1::EngineStatus SampleEngine() {
+  v1::EngineStatus engine;
+  engine.set_pid(99);
+  engine.mutable_cache_service()->set_state(v1::CacheServiceLink::ATTACHED);
+  engine.mutable_cache_service()->set_detail("pid 12");
+  engine.mutable_cache_service()->set_attaches_total(4);
+  return engine;
+}
+
+const absl::Status kAway = absl::UnavailableError("engine not reachable");
+
 TEST(Render, TableOfAnAttachedEngine) {
-  EXPECT_EQ(StatusTable(Sample()),
+  EXPECT_EQ(StatusTable(Sample(), SampleEngine()),
             "cache service   pid 12, up 3.2 s, version 1.2.3\n"
             "engine          pid 99, attached for 1.5 s, epoch "
             "000000000000fedc\n"
@@ -58,6 +69,7 @@ TEST(Render, TableOfAnAttachedEngine) {
             "  model         tiny\n"
             "  blocks        64 of 16384 bytes, 256 tokens each, grid 1024\n"
             "  layout        K 64 B/token, h_last 72 B\n"
+            "engine's link   pid 99: attached, pid 12\n"
             "attaches        4, refused 5\n"
             "staging         67108864 bytes in 32 slots\n"
             "tier disk       not available: not built yet\n");
@@ -66,23 +78,26 @@ TEST(Render, TableOfAnAttachedEngine) {
 TEST(Render, TableWithoutEngineOrLayout) {
   v1::CacheStatus status = Sample();
   status.mutable_engine()->clear_layout();
-  EXPECT_THAT(StatusTable(status), HasSubstr("not announced yet"));
+  EXPECT_THAT(StatusTable(status, SampleEngine()),
+              HasSubstr("not announced yet"));
   status.clear_engine();
   status.set_draining(true);
-  EXPECT_THAT(StatusTable(status), HasSubstr("none is attached"));
-  EXPECT_THAT(StatusTable(status), HasSubstr("stopping"));
+  EXPECT_THAT(StatusTable(status, SampleEngine()),
+              HasSubstr("none is attached"));
+  EXPECT_THAT(StatusTable(status, SampleEngine()), HasSubstr("stopping"));
+  EXPECT_THAT(StatusTable(status, kAway), HasSubstr("engine not reachable"));
 }
 
 TEST(Render, TerminalIsSafeFromNames) {
   v1::CacheStatus status = Sample();
   status.mutable_engine()->set_model_name("a\x1b[31mb\nc");
-  const std::string table = StatusTable(status);
+  const std::string table = StatusTable(status, SampleEngine());
   EXPECT_THAT(table, HasSubstr("a?[31mb?c"));
   EXPECT_THAT(table, Not(HasSubstr("\x1b")));
 }
 
 TEST(Render, JsonHasEveryField) {
-  const auto json = nlohmann::json::parse(StatusJson(Sample()));
+  const auto json = nlohmann::json::parse(StatusJson(Sample(), SampleEngine()));
   EXPECT_EQ(json["pid"], 12);
   EXPECT_EQ(json["uptime_s"], 3.25);
   EXPECT_EQ(json["version"], "1.2.3");
@@ -97,13 +112,20 @@ TEST(Render, JsonHasEveryField) {
   EXPECT_EQ(json["engine"]["layout"]["sections"][0]["bytes"], 72);
   EXPECT_EQ(json["engine"]["layout"]["block_count"], 64);
   EXPECT_EQ(json["tiers"][0]["available"], false);
+  EXPECT_EQ(json["engine_link"]["pid"], 99);
+  EXPECT_EQ(json["engine_link"]["state"], "attached");
+  EXPECT_EQ(json["engine_link"]["detail"], "pid 12");
+  EXPECT_EQ(json["engine_link"]["attaches_total"], 4);
 
   v1::CacheStatus status = Sample();
   status.mutable_engine()->clear_layout();
-  EXPECT_TRUE(
-      nlohmann::json::parse(StatusJson(status))["engine"]["layout"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(
+                  StatusJson(status, SampleEngine()))["engine"]["layout"]
+                  .is_null());
   status.clear_engine();
-  EXPECT_TRUE(nlohmann::json::parse(StatusJson(status))["engine"].is_null());
+  const auto away = nlohmann::json::parse(StatusJson(status, kAway));
+  EXPECT_TRUE(away["engine"].is_null());
+  EXPECT_TRUE(away["engine_link"].is_null());
 }
 
 TEST(Render, StatsTellOfTheEngineOrThatItIsAway) {

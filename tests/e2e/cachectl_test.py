@@ -16,6 +16,8 @@ class CachectlTest(DaemonTest):
         status = self.daemons.cache_status()
         self.assertEqual(status["pid"], self.daemons.pid(CACHESVC))
         self.assertEqual(status["engine"]["pid"], self.daemons.pid(ENGINE))
+        self.assertEqual(status["engine_link"]["pid"], self.daemons.pid(ENGINE))
+        self.assertEqual(status["engine_link"]["state"], "attached")
         self.assertFalse(status["draining"])
         text = self.daemons.cachectl("status")
         self.assertEqual(text.returncode, 0, text.stderr)

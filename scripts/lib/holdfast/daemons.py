@@ -133,13 +133,15 @@ class Daemons:
             f"  {who} ({self.log_path(who)}):\n{self.log_tail(who)}" for who in self.processes))
 
     def wait_attached(self, deadline_s: float = 15) -> None:
-        """Until the cache service says that an engine is attached."""
+        """Until this engine and this cache service both say that they are
+        attached: the service may still hold an engine that was killed, and it
+        takes an engine a moment before that one knows."""
         end = time.monotonic() + deadline_s
         last = None
         while time.monotonic() < end:
             self._raise_if_ended()
             last = self.cache_status()
-            if last and last.get("engine"):
+            if last and are_attached(last, self.pid(ENGINE)):
                 return
             time.sleep(POLL_S)
         raise DaemonError(f"no engine attached within {deadline_s:.0f} s: {last}")
@@ -254,6 +256,14 @@ class Daemons:
 
 def describe_exit(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+
+
+def are_attached(status: dict, engine_pid: int) -> bool:
+    """Whether, by `cachectl status --json`, that engine and the service are
+    attached to each other."""
+    held, link = status["engine"] or {}, status["engine_link"] or {}
+    return (held.get("pid") == engine_pid == link.get("pid") and
+            link.get("state") == "attached")
 
 
 def _wait(process: subprocess.Popen, name: str, deadline_s: float) -> int:
