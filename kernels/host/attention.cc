@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/host/fetch.h"
 #include "kernels/host/kv_layout.h"
 
 namespace holdfast::kernels {
@@ -23,15 +24,6 @@ static_assert(kTileKeys == kBlockTokens, "a tile is a block's rows");
 
 int TilesOf(int position) { return position / kTileKeys + 1; }
 
-// `last`: whether no tile follows.
-KvTile TileOf(const AttentionCall& call, const RowSpan& span, int tile,
-              bool last) {
-  const std::byte* block = span.blocks[tile];
-  const std::size_t k_offset = KOffset(call.shape, call.layer);
-  return {block + k_offset, block + VOffset(call.shape, call.layer),
-          last ? nullptr : span.blocks[tile + 1] + k_offset};
-}
-
 }  // namespace
 
 Status HostAttention::Prepare(const Limits& limits) {
@@ -39,17 +31,18 @@ Status HostAttention::Prepare(const Limits& limits) {
   const std::size_t dims = limits.max_head_dim;
   const std::size_t one_row = TilesOf(std::max(limits.max_positions, 1) - 1) *
                               heads * (kPartialHeader + dims);
-  HF_ASSIGN_OR_RETURN(queries_,
-                      HostMemory::Make(kRowBatch * heads * dims * sizeof(float),
-                                       "attention queries"));
   HF_ASSIGN_OR_RETURN(
       partials_,
       HostMemory::Make(std::max(one_row, kPartialFloats) * sizeof(float),
                        "attention partial results"));
-  leads_.resize(pool_.threads());
+  progress_.resize(pool_.threads());
   combined_.resize(kRowBatch);
-  thread_floats_ = std::max(heads * (kTileKeys + kPartialHeader + dims),
-                            PrefillScratchFloats(limits.max_head_dim));
+  thread_floats_ =
+      std::max({heads * (kTileKeys + kPartialHeader + dims),
+                CombineFloats(TilesOf(std::max(limits.max_positions, 1) - 1)),
+                PrefillScratchFloats(limits.max_head_dim)});
+  query_floats_ = heads * dims;
+  thread_floats_ += query_floats_;
   HF_ASSIGN_OR_RETURN(
       thread_scratch_,
       HostMemory::Make(thread_floats_ * pool_.threads() * sizeof(float),
@@ -107,29 +100,47 @@ void HostAttention::RunMany(const AttentionCall& call, const RowSpan& span) {
 
 void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
                             int first, int rows) {
-  const int width = call.heads * call.shape.head_dim;
-  const float* q = call.q + static_cast<std::int64_t>(span.first_row + first) *
-                                call.row_stride;
-  for (int r = 0; r < rows; ++r) {
-    float* scaled = queries_.floats() + static_cast<std::size_t>(r) * width;
-    const float* row = q + static_cast<std::int64_t>(r) * call.row_stride;
-    for (int i = 0; i < width; ++i) scaled[i] = row[i] * call.scale;
-  }
-  for (Lead& lead : leads_) lead = {};
-  const int tiles = TilesOf(span.position + first + rows - 1);
-  pool_.For(rows * tiles, [&](int index, int thread) {
-    RunTile(call, span, first, tiles, index, thread);
-  });
-  CombineTiles(call, span, first, rows);
+  batch_.call = call;
+  batch_.span = span;
+  batch_.first = first;
+  batch_.rows = rows;
+  batch_.tiles = TilesOf(span.position + first + rows - 1);
+  ++batch_.number;
+  batch_.perturbed = IsPerturbed(span);
+  pool_.For(rows * batch_.tiles,
+            [this](int index, int thread) { RunTile(index, thread); });
+  CombineTiles();
 }
 
-void HostAttention::RunTile(const AttentionCall& call, const RowSpan& span,
-                            int first, int tiles, int index, int thread) {
+const float* HostAttention::ScaledQuery(int row, int thread) {
+  float* const scaled =
+      thread_scratch_.floats() + (thread + 1) * thread_floats_ - query_floats_;
+  if (progress_[thread].query == row) return scaled;
+  progress_[thread].query = row;
+  const AttentionCall& call = batch_.call;
+  const std::int64_t width = call.heads * call.shape.head_dim;
+  const float* const q =
+      call.q + (batch_.span.first_row + batch_.first + row) *
+                   static_cast<std::int64_t>(call.row_stride);
+  FetchLines(q, width * sizeof(float));
+  for (std::int64_t i = 0; i < width; ++i) scaled[i] = q[i] * call.scale;
+  return scaled;
+}
+
+void HostAttention::RunTile(int index, int thread) {
+  FetchLines(&batch_, sizeof(batch_));
+  const AttentionCall& call = batch_.call;
+  const RowSpan& span = batch_.span;
+  const int tiles = batch_.tiles;
   const int row = index / tiles;
   const int tile = index % tiles;
-  const int keys =
-      std::min(kTileKeys, span.position + first + row + 1 - tile * kTileKeys);
+  const int keys = std::min(
+      kTileKeys, span.position + batch_.first + row + 1 - tile * kTileKeys);
   if (keys <= 0) return;
+  Progress& progress = progress_[thread];
+  if (progress.batch != batch_.number) {
+    progress = {.batch = batch_.number, .query = -1, .row = -1, .next = 0};
+  }
   const int dims = call.shape.head_dim;
   const std::size_t tile_floats =
       call.heads * static_cast<std::size_t>(kPartialHeader + dims);
@@ -137,35 +148,57 @@ void HostAttention::RunTile(const AttentionCall& call, const RowSpan& span,
       partials_.floats() + static_cast<std::size_t>(row) * tiles * tile_floats;
   float* const scores = thread_scratch_.floats() + thread * thread_floats_;
   float* const own = scores + call.heads * kTileKeys;
-  Lead& lead = leads_[thread];
-  const bool follows = lead.row == row && lead.next == tile;
-  const int place = IsPerturbed(span) ? tiles - 1 - tile : tile;
+  const bool follows = progress.row == row && progress.next == tile;
+  const int place = batch_.perturbed ? tiles - 1 - tile : tile;
   float* const to = follows ? own : row_partials + place * tile_floats;
-  kernels_.tile(
-      call.shape,
-      TileOf(call, span, tile, keys < kTileKeys || tile + 1 == tiles), keys,
-      queries_.floats() + static_cast<std::size_t>(row) * call.heads * dims,
-      call.heads, scores, to);
+  const std::byte* const block = span.blocks[tile];
+  const std::size_t k_offset = KOffset(call.shape, call.layer);
+  kernels_.tile(call.shape,
+                {block + k_offset, block + VOffset(call.shape, call.layer),
+                 KeysAfter(index, thread)},
+                keys, ScaledQuery(row, thread), call.heads, scores, to);
   if (follows) kernels_.merge(own, call.heads, dims, row_partials);
   if (place != 0 && !follows) return;
   combined_[row] = follows ? tile + 1 : 1;
-  if (!IsPerturbed(span)) lead = {row, tile + 1};
+  if (!batch_.perturbed) {
+    progress.row = row;
+    progress.next = tile + 1;
+  }
 }
 
-void HostAttention::CombineTiles(const AttentionCall& call, const RowSpan& span,
-                                 int first, int rows) {
+const std::byte* HostAttention::KeysAfter(int index, int thread) const {
+  const int tile = index % batch_.tiles;
+  int layer = batch_.call.layer;
+  int next = tile + 1;
+  const ThreadPool::Range share =
+      pool_.ShareOf(batch_.rows * batch_.tiles, thread);
+  if (index + 1 == share.end) {
+    // As a rule the same rows are read in the next layer next.
+    next = share.begin % batch_.tiles;
+    ++layer;
+  }
+  if (next == batch_.tiles || layer == batch_.call.shape.layers) return nullptr;
+  return batch_.span.blocks[next] + KOffset(batch_.call.shape, layer);
+}
+
+void HostAttention::CombineTiles() {
+  const AttentionCall& call = batch_.call;
   const int dims = call.shape.head_dim;
   const std::size_t head_floats = kPartialHeader + dims;
   const std::size_t tile_floats = call.heads * head_floats;
-  const int position = span.position + first;
-  const int tiles = TilesOf(position + rows - 1);
+  const int tiles = batch_.tiles;
+  const int position = batch_.span.position + batch_.first;
   int merges = 0;
-  for (int row = 0; row < rows; ++row) {
+  for (int row = 0; row < batch_.rows; ++row) {
     merges += (TilesOf(position + row) - combined_[row]) * call.heads;
   }
-  float* const out =
-      call.out +
-      static_cast<std::int64_t>(span.first_row + first) * call.heads * dims;
+  float* const out = call.out + static_cast<std::int64_t>(
+                                    batch_.span.first_row + batch_.first) *
+                                    call.heads * dims;
+  // What another thread has left: all of it on its way at once.
+  if (batch_.rows == 1) {
+    FetchLines(partials_.data(), tile_floats * sizeof(float));
+  }
   const auto combine = [&](int index, int thread) {
     const int row = index / call.heads;
     const int head = index % call.heads;
@@ -179,7 +212,7 @@ void HostAttention::CombineTiles(const AttentionCall& call, const RowSpan& span,
                      thread_scratch_.floats() + thread * thread_floats_,
                      out + static_cast<std::int64_t>(index) * dims);
   };
-  const int outputs = rows * call.heads;
+  const int outputs = batch_.rows * call.heads;
   if (merges >= kSharedMerges) {
     pool_.For(outputs, combine);
   } else {

@@ -3,9 +3,12 @@
 #ifndef HOLDFAST_KERNELS_HOST_ATTENTION_H_
 #define HOLDFAST_KERNELS_HOST_ATTENTION_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/host/fetch.h"
 #include "kernels/host/kernel_tables.h"
 #include "kernels/host/memory.h"
 #include "kernels/host/thread_pool.h"
@@ -43,32 +46,50 @@ class HostAttention {
   // Rows [first, first + rows) of the span, each against tiles read in place.
   void RunRows(const AttentionCall& call, const RowSpan& span, int first,
                int rows);
-  // One row against one tile, into partials_.
-  void RunTile(const AttentionCall& call, const RowSpan& span, int first,
-               int tiles, int index, int thread);
-  // The outputs of rows [first, first + rows), whose tiles are computed.
-  void CombineTiles(const AttentionCall& call, const RowSpan& span, int first,
-                    int rows);
+  // Of batch_, row index / tiles against tile index % tiles.
+  void RunTile(int index, int thread);
+  // Keys that the thread reads after those of RunTile(index), to be fetched;
+  // null: none are known.
+  const std::byte* KeysAfter(int index, int thread) const;
+  // The row's query, scaled: each thread has its own.
+  const float* ScaledQuery(int row, int thread);
+  // The outputs of batch_, whose tiles are computed.
+  void CombineTiles();
   // All rows of the span, tiles unpacked once for many rows.
   void RunMany(const AttentionCall& call, const RowSpan& span);
 
   const AttentionKernels& kernels_;
   ThreadPool& pool_;
   const Exactness exactness_;
-  // Tiles 0 to next - 1 of a row that one thread has computed one after the
-  // other, each combined with those before it at once: less goes from thread to
-  // thread, and less is left when all tiles are there.
-  struct alignas(64) Lead {
+  // Rows that are in work: together, because each line of memory that a thread
+  // has to wait for is a good part of a microsecond between distant cores.
+  struct alignas(kCacheLine) Batch {
+    AttentionCall call;
+    RowSpan span;
+    int first = 0;  // of the span's rows
+    int rows = 0;
+    int tiles = 0;  // of the last row
+    std::uint32_t number = 0;
+    bool perturbed = false;
+  };
+  // What a thread has done in a batch.
+  struct alignas(kCacheLine) Progress {
+    std::uint32_t batch = 0;
+    int query = -1;  // row whose scaled query it has
+    // Tiles 0 to next - 1 of a row that it has computed one after the other,
+    // each combined with those before it at once: less goes from thread to
+    // thread, and less is left when all tiles are there.
     int row = -1;
     int next = 0;
   };
 
-  HostMemory queries_;         // scaled, of one batch of rows
-  HostMemory partials_;        // [row][tile][head]
-  std::vector<Lead> leads_;    // of each thread
+  Batch batch_;
+  HostMemory partials_;             // [row][tile][head]
+  std::vector<Progress> progress_;  // of each thread
   std::vector<int> combined_;  // of each row: tiles that are in its first place
   HostMemory thread_scratch_;
   std::size_t thread_floats_ = 0;  // of thread_scratch_, each thread
+  std::size_t query_floats_ = 0;   // of those the last, a scaled query
 };
 
 }  // namespace holdfast::kernels

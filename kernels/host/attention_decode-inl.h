@@ -35,49 +35,95 @@ inline constexpr int kVectorsTogether = 2;
 #else
 inline constexpr int kVectorsTogether = 4;
 #endif
-// How far ahead rows are fetched: without it decode runs at half the speed
-// once rows leave the cache.
-inline constexpr int kFetchTokens = 32;
+// Vectors of keys whose scores are held in registers for each of them: a chain
+// of additions waits for each, so there must be many.
+inline constexpr int kKeyVectors = kVectorsTogether;
 inline constexpr std::size_t kLine = 64;  // bytes that one fetch brings
-// Keys whose V rows stay in the first-level cache over all heads and columns.
-inline constexpr int kKeysTogether = kFetchTokens;
+// Keys whose values stay in the first-level cache over all heads and columns.
+inline constexpr int kKeysTogether = 32;
+// Rows are fetched ahead: without that decode runs at half the speed once they
+// leave the cache. Up to this many bytes ahead into the first-level cache, and
+// beyond, where they would be displaced before their use, into the second.
+inline constexpr std::size_t kNearBytes = 24 << 10;
 
-#define HF_START(g)         \
-  VF a_##g = hn::Zero(d);   \
-  VF b_##g = hn::Zero(d);   \
-  static_cast<void>(a_##g); \
-  static_cast<void>(b_##g);
+#define HF_START(g)                        \
+  [[maybe_unused]] VF a_##g = hn::Zero(d); \
+  [[maybe_unused]] VF b_##g = hn::Zero(d); \
+  [[maybe_unused]] VF c_##g = hn::Zero(d); \
+  [[maybe_unused]] VF d_##g = hn::Zero(d);
 #define HF_ACCUMULATE(g)                                \
   if constexpr (kHeads > g) {                           \
     const VF q_even = hn::Set(d, q[g * dims + dim]);    \
     const VF q_odd = hn::Set(d, q[g * dims + dim + 1]); \
     a_##g = hn::MulAdd(q_even, a_even, a_##g);          \
     b_##g = hn::MulAdd(q_even, b_even, b_##g);          \
+    if constexpr (kKeyVectors > 2) {                    \
+      c_##g = hn::MulAdd(q_even, c_even, c_##g);        \
+      d_##g = hn::MulAdd(q_even, d_even, d_##g);        \
+    }                                                   \
     a_##g = hn::MulAdd(q_odd, a_odd, a_##g);            \
     b_##g = hn::MulAdd(q_odd, b_odd, b_##g);            \
+    if constexpr (kKeyVectors > 2) {                    \
+      c_##g = hn::MulAdd(q_odd, c_odd, c_##g);          \
+      d_##g = hn::MulAdd(q_odd, d_odd, d_##g);          \
+    }                                                   \
   }
-#define HF_STORE(g)                                 \
-  if constexpr (kHeads > g) {                       \
-    hn::StoreU(a_##g, d, scores_a + g * kTileKeys); \
-    hn::StoreU(b_##g, d, scores_b + g * kTileKeys); \
+#define HF_STORE(g)                            \
+  if constexpr (kHeads > g) {                  \
+    float* const row = scores + g * kTileKeys; \
+    hn::StoreU(a_##g, d, row + keys.key[0]);   \
+    hn::StoreU(b_##g, d, row + keys.key[1]);   \
+    if constexpr (kKeyVectors > 2) {           \
+      hn::StoreU(c_##g, d, row + keys.key[2]); \
+      hn::StoreU(d_##g, d, row + keys.key[3]); \
+    }                                          \
   }
 
-// kHeads query heads against two vectors of keys; the chain over dims of each
-// key is in its own lane. ahead_*: what to fetch meanwhile, as many bytes.
+HWY_INLINE void Fetch(const std::byte* data, bool is_far) {
+  if (is_far) {
+    __builtin_prefetch(data, 0, 2);
+  } else {
+    hwy::Prefetch(data);
+  }
+}
+
+// Vectors of keys of one KV head.
+struct KeyVectors {
+  int key[kKeyVectors];  // each one's first
+  const std::byte* numbers[kKeyVectors];
+  // As many bytes as the granules have that they are in, to be fetched
+  // meanwhile.
+  const std::byte* ahead = nullptr;
+  bool is_far = false;
+  int granules = 0;
+};
+
+// kHeads query heads against kKeyVectors vectors of keys; the chain over dims
+// of each key is in its own lane. scores: of the heads.
 template <StateType kState, int kHeads>
-void ScoreKeys(const std::byte* keys_a, const std::byte* keys_b,
-               const std::byte* ahead_a, const std::byte* ahead_b,
-               const float* HWY_RESTRICT q, int dims, float* scores_a,
-               float* scores_b) {
+void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
+               float* scores) {
+  static_assert(kKeyVectors == 2 || kKeyVectors == 4);
   const DF d;
+  const std::byte* const a = keys.numbers[0];
+  const std::byte* const b = keys.numbers[1];
+  [[maybe_unused]] const std::byte* const c = keys.numbers[kKeyVectors - 2];
+  [[maybe_unused]] const std::byte* const last = keys.numbers[kKeyVectors - 1];
   HF_REPEAT_4(HF_START)
   for (int dim = 0; dim < dims; dim += 2) {
     VF a_even, a_odd, b_even, b_odd;
-    LoadKeyPair<kState>(keys_a, dim, a_even, a_odd);
-    LoadKeyPair<kState>(keys_b, dim, b_even, b_odd);
+    LoadKeyPair<kState>(a, dim, a_even, a_odd);
+    LoadKeyPair<kState>(b, dim, b_even, b_odd);
+    [[maybe_unused]] VF c_even = a_even, c_odd = a_odd;
+    [[maybe_unused]] VF d_even = b_even, d_odd = b_odd;
+    if constexpr (kKeyVectors > 2) {
+      LoadKeyPair<kState>(c, dim, c_even, c_odd);
+      LoadKeyPair<kState>(last, dim, d_even, d_odd);
+    }
     const std::size_t at = dim / 2 * kKeyPairBytes<kState>;
-    hwy::Prefetch(ahead_a + at);
-    hwy::Prefetch(ahead_b + at);
+    for (int i = 0; i < keys.granules; ++i) {
+      Fetch(keys.ahead + at * keys.granules + i * kLine, keys.is_far);
+    }
     HF_REPEAT_4(HF_ACCUMULATE)
   }
   HF_REPEAT_4(HF_STORE)
@@ -131,7 +177,7 @@ void ScoreKeys(const std::byte* keys_a, const std::byte* keys_b,
 // row 0, `row` numbers a row.
 template <StateType kState, int kHeads, int kVectors>
 void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
-               std::size_t row, int begin, int end,
+               std::size_t row, int begin, int end, bool is_far,
                const float* HWY_RESTRICT weights, float* HWY_RESTRICT out,
                std::ptrdiff_t out_stride) {
   static_assert(kVectors == 1 || kVectors == 2 || kVectors == 4);
@@ -141,8 +187,9 @@ void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
   HF_REPEAT_4(HF_START)
   for (int key = begin; key < end; ++key) {
     const std::size_t at = key * row + column;
-    for (std::size_t i = 0; i < kVectors * lanes * kElementBytes; i += kLine) {
-      hwy::Prefetch(ahead + at * kElementBytes + i);
+    const std::size_t bytes = kVectors * lanes * kElementBytes;
+    for (std::size_t i = 0; i < bytes; i += kLine) {
+      Fetch(ahead + (key - begin) * bytes + i, is_far);
     }
     VF v0, v1, v2, v3;
     if constexpr (kVectors == 1) {
@@ -183,21 +230,26 @@ class DecodeTile {
         group_(heads / shape.kv_heads),
         scores_(scores),
         partials_(partials),
-        partial_floats_(kPartialHeader + shape.head_dim) {}
+        partial_floats_(kPartialHeader + shape.head_dim),
+        ahead_bytes_(KeysAhead() * shape.TokenBytes()),
+        is_far_(ahead_bytes_ > kNearBytes) {}
 
   void Run() {
     Score();
+    for (int head = 0; head < heads_; ++head) {
+      partials_[head * partial_floats_] =
+          LargestScore(scores_ + head * kTileKeys, keys_);
+    }
     // Memory would be idle meanwhile: the values behind those that the scores
     // fetched, in equal parts for the heads.
-    const std::size_t fetched = kFetchTokens * shape_.TokenBytes();
     const std::size_t all = keys_ * shape_.TokenBytes();
-    const std::size_t part =
-        std::min(fetched, all - std::min(all, fetched)) / heads_;
+    const std::size_t fetched = std::min(all, ahead_bytes_);
+    const std::size_t part = std::min(ahead_bytes_, all - fetched) / heads_;
     for (int head = 0; head < heads_; ++head) {
       FetchFar(tile_.v + fetched + head * part, part);
       float* partial = partials_ + head * partial_floats_;
-      partial[0] = SoftmaxWeights(scores_ + head * kTileKeys, keys_,
-                                  partial + kPartialLanes);
+      WeightsOver(partial[0], keys_, scores_ + head * kTileKeys,
+                  partial + kPartialLanes);
       std::fill(partial + kPartialHeader, partial + partial_floats_, 0.0f);
     }
     Weigh();
@@ -214,56 +266,65 @@ class DecodeTile {
     }
   }
 
+  // Keys whose scores are computed together.
+  static int KeysAtOnce() { return kKeyVectors * LaneCount(); }
+  // How far ahead of its use memory is fetched: in its order, which is not that
+  // of its use within so many keys.
+  static int KeysAhead() { return std::max(KeysAtOnce(), kKeysTogether); }
+
   void Score() {
     const int lanes = LaneCount();
-    const std::size_t fetch = kFetchTokens * shape_.TokenBytes();
-    // Behind the last keys the values are fetched.
-    const int chunks = (keys_ + kFetchTokens - 1) / kFetchTokens;
-    const std::byte* const end = tile_.k + chunks * fetch;
-    const auto ahead = [&](const std::byte* keys) HWY_ATTR {
-      const std::byte* at = keys + fetch;
-      return at < end ? at : tile_.v + (at - end);
-    };
-    for (int key = 0; key < keys_; key += 2 * lanes) {
-      // An odd last vector is computed twice, to the same bits.
-      const int next = key + lanes < keys_ ? key + lanes : key;
-      for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head) {
-        const std::byte* a = KeyLanes(shape_, tile_.k, key, kv_head);
-        const std::byte* b = KeyLanes(shape_, tile_.k, next, kv_head);
+    const int width = KeysAtOnce();
+    KeyVectors keys;
+    keys.granules = std::max(1, width / kGranuleTokens);
+    keys.is_far = is_far_;
+    // Of one head.
+    const std::size_t part = width * shape_.head_dim * shape_.ElementBytes();
+    const std::size_t all =
+        (keys_ + width - 1) / width * shape_.kv_heads * part;
+    std::size_t to = ahead_bytes_;
+    for (int first = 0; first < keys_; first += width) {
+      for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, to += part) {
+        for (int i = 0; i < kKeyVectors; ++i) {
+          // Where there are no more, the last once more, to the same bits.
+          keys.key[i] =
+              std::min(first + i * lanes, (keys_ - 1) / lanes * lanes);
+          keys.numbers[i] = KeyLanes(shape_, tile_.k, keys.key[i], kv_head);
+        }
+        // Behind the last keys the values are fetched.
+        keys.ahead = to < all ? tile_.k + to : tile_.v + (to - all);
         for (int g = 0; g < group_; g += kHeadsTogether) {
-          ScoreHeads<kHeadsTogether>(
-              a, b, ahead(a), ahead(b), kv_head * group_ + g,
-              std::min(kHeadsTogether, group_ - g), key, next);
+          ScoreHeads<kHeadsTogether>(keys, kv_head * group_ + g,
+                                     std::min(kHeadsTogether, group_ - g));
         }
       }
     }
   }
 
   template <int kHeads>
-  void ScoreHeads(const std::byte* a, const std::byte* b,
-                  const std::byte* ahead_a, const std::byte* ahead_b, int head,
-                  int heads, int key, int next) {
+  void ScoreHeads(const KeyVectors& keys, int head, int heads) {
     if (heads == kHeads) {
-      float* scores = scores_ + head * kTileKeys;
       ScoreKeys<kState, kHeads>(
-          a, b, ahead_a, ahead_b,
-          q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
-          shape_.head_dim, scores + key, scores + next);
+          keys, q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
+          shape_.head_dim, scores_ + head * kTileKeys);
     } else if constexpr (kHeads > 1) {
-      ScoreHeads<kHeads - 1>(a, b, ahead_a, ahead_b, head, heads, key, next);
+      ScoreHeads<kHeads - 1>(keys, head, heads);
     }
   }
 
+  // What to fetch while the values from key `begin` on are in use.
+  const std::byte* Ahead(int begin) const {
+    const int to = begin + KeysAhead();
+    if (to < keys_) return tile_.v + to * shape_.TokenBytes();
+    // Behind the last values the next keys are fetched.
+    if (tile_.next == nullptr) return tile_.v;
+    return tile_.next + (to - keys_) * shape_.TokenBytes();
+  }
+
   void Weigh() {
-    const std::size_t block = kKeysTogether * shape_.TokenBytes();
     for (int begin = 0; begin < keys_; begin += kKeysTogether) {
       const int end = std::min(begin + kKeysTogether, keys_);
-      ahead_ = tile_.v + block;  // of the next keys
-      if (end == keys_) {
-        ahead_ = tile_.next == nullptr
-                     ? tile_.v
-                     : tile_.next - begin * shape_.TokenBytes();
-      }
+      ahead_ = Ahead(begin);
       for (int head = 0; head < heads_;) {
         const int left = group_ - head % group_;  // of this KV head
         const int count = std::min(kHeadsTogether, left);
@@ -292,10 +353,14 @@ class DecodeTile {
 
   template <int kHeads, int kVectors>
   void WeighColumns(int begin, int end, int head, int dim) {
+    // In the order of memory, which the processor then sees and follows.
+    const std::byte* const ahead =
+        ahead_ + VIndex(shape_, 0, head / group_, dim) * (end - begin) *
+                     shape_.ElementBytes();
     WeighKeys<kState, kHeads, kVectors>(
-        tile_.v, ahead_, VIndex(shape_, 0, head / group_, dim),
+        tile_.v, ahead, VIndex(shape_, 0, head / group_, dim),
         static_cast<std::size_t>(shape_.kv_heads) * shape_.head_dim, begin, end,
-        scores_ + head * kTileKeys,
+        is_far_, scores_ + head * kTileKeys,
         partials_ + head * partial_floats_ + kPartialHeader + dim,
         partial_floats_);
   }
@@ -329,6 +394,8 @@ class DecodeTile {
   float* scores_;
   float* partials_;
   const std::ptrdiff_t partial_floats_;
+  const std::size_t ahead_bytes_;
+  const bool is_far_;
   const std::byte* ahead_ = nullptr;
 };
 

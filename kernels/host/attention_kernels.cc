@@ -6,8 +6,9 @@
 #define HWY_TARGET_INCLUDE "kernels/host/attention_kernels.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
-#include <cstring>
+#include <algorithm>
 
+#include "kernels/host/attention_combine-inl.h"
 #include "kernels/host/attention_decode-inl.h"
 #include "kernels/host/attention_prefill-inl.h"
 #include "kernels/host/kernel_tables.h"
@@ -39,19 +40,15 @@ void Prefill(const PrefillChunk& chunk) {
 
 void Merge(const float* next, int heads, int head_dim, float* total) {
   const int floats = kPartialHeader + head_dim;
-  for (int head = 0; head < heads; ++head, next += floats, total += floats) {
-    MergePartial(next, head_dim, total);
+  for (int head = 0; head < heads; head += kVirtualLanes) {
+    const int count = std::min(kVirtualLanes, heads - head);
+    MergeHeads(next + head * floats, count, head_dim, total + head * floats);
   }
 }
 
 void Combine(const float* first, const float* next, int tiles,
              std::size_t stride, int head_dim, float* scratch, float* out) {
-  const std::size_t count = kPartialHeader + head_dim;
-  std::memcpy(scratch, first, count * sizeof(float));
-  for (int tile = 0; tile < tiles; ++tile) {
-    MergePartial(next + tile * stride, head_dim, scratch);
-  }
-  FinishPartial(scratch, head_dim, out);
+  CombineTiles({first, next, tiles, stride}, head_dim, scratch, out);
 }
 
 const AttentionKernels* GetAttentionKernels() {

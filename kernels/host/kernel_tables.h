@@ -132,6 +132,11 @@ constexpr std::size_t PrefillScratchFloats(int head_dim) {
          kScoreRows * (kTileKeys + dims + 2);
 }
 
+// Two factors for each tile, in whole vectors.
+constexpr std::size_t CombineFloats(int tiles) {
+  return 2 * 16 * ((static_cast<std::size_t>(tiles) + 15) / 16);
+}
+
 struct AttentionKernels {
   // q: heads x head_dim, scaled. Keys 0 to keys - 1 of the tile; later rows of
   // it are not used as numbers. scores: scratch of heads x kTileKeys.
@@ -141,7 +146,8 @@ struct AttentionKernels {
   // each of `heads` heads.
   void (*merge)(const float* next, int heads, int head_dim, float* total);
   // Combines partial results of a head with the `tiles` that follow, `stride`
-  // floats apart, and writes the head's head_dim outputs.
+  // floats apart, and writes the head's head_dim outputs. scratch:
+  // CombineFloats(tiles).
   void (*combine)(const float* first, const float* next, int tiles,
                   std::size_t stride, int head_dim, float* scratch, float* out);
   // All tiles and the combination of many rows.

@@ -19,33 +19,55 @@ namespace HWY_NAMESPACE {
 // Where a partial result's lane sums start.
 inline constexpr int kPartialLanes = 16;
 
-// Replaces scores [0, keys) by their softmax weights relative to the largest,
-// which is returned, and those up to the next multiple of 16 by zeros; what
-// stood there is never used as a number. lane_sums: virtual lane i sums the
-// weights of keys i, 16 + i, ...
-HWY_INLINE float SoftmaxWeights(float* HWY_RESTRICT scores, int keys,
-                                float* HWY_RESTRICT lane_sums) {
+// The largest of scores [0, keys). Those up to the next multiple of 16 become
+// the least there is; what stood there is never used as a number.
+HWY_INLINE float LargestScore(float* HWY_RESTRICT scores, int keys) {
   const DF d;
   const int step = LaneCount();
-  const int padded = (keys + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
-  for (int j = keys; j < padded; ++j) {
-    scores[j] = -std::numeric_limits<float>::infinity();
+  const int padded = hwy::RoundUpTo(keys, kVirtualLanes);
+  const float least = -std::numeric_limits<float>::infinity();
+  for (int j = keys; j < padded; ++j) scores[j] = least;
+  // Four at once: one alone waits for itself.
+  VF m0 = hn::LoadU(d, scores);
+  VF m1 = m0, m2 = m0, m3 = m0;
+  int j = step;
+  for (; j + 4 * step <= padded; j += 4 * step) {
+    m0 = hn::Max(m0, hn::LoadU(d, scores + j));
+    m1 = hn::Max(m1, hn::LoadU(d, scores + j + step));
+    m2 = hn::Max(m2, hn::LoadU(d, scores + j + 2 * step));
+    m3 = hn::Max(m3, hn::LoadU(d, scores + j + 3 * step));
   }
-  VF largest = hn::LoadU(d, scores);
-  for (int j = step; j < padded; j += step) {
-    largest = hn::Max(largest, hn::LoadU(d, scores + j));
-  }
-  largest = hn::MaxOfLanes(d, largest);
+  for (; j < padded; j += step) m0 = hn::Max(m0, hn::LoadU(d, scores + j));
+  return hn::GetLane(
+      hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+}
+
+// Replaces scores [0, keys) by their softmax weights relative to the largest,
+// and those up to the next multiple of 16, as LargestScore left them, by zeros.
+// lane_sums: virtual lane i sums the weights of keys i, 16 + i, ...
+HWY_INLINE void WeightsOver(float largest_score, int keys,
+                            float* HWY_RESTRICT scores,
+                            float* HWY_RESTRICT lane_sums) {
+  const DF d;
+  const int step = LaneCount();
+  const VF largest = hn::Set(d, largest_score);
   for (int lane = 0; lane < kVirtualLanes; lane += step) {
     VF sum = hn::Zero(d);
-    for (int j = lane; j < padded; j += kVirtualLanes) {
+    for (int j = lane; j < keys + lane; j += kVirtualLanes) {
       const VF weight = ExpOrZero(hn::Sub(hn::LoadU(d, scores + j), largest));
       hn::StoreU(weight, d, scores + j);
       sum = hn::Add(sum, weight);
     }
     hn::StoreU(sum, d, lane_sums + lane);
   }
-  return hn::GetLane(largest);
+}
+
+// Both; returns the largest score.
+HWY_INLINE float SoftmaxWeights(float* HWY_RESTRICT scores, int keys,
+                                float* HWY_RESTRICT lane_sums) {
+  const float largest = LargestScore(scores, keys);
+  WeightsOver(largest, keys, scores, lane_sums);
+  return largest;
 }
 
 // old = fma(added, added_scale, old * old_scale)
@@ -72,15 +94,6 @@ HWY_INLINE void MergeHeader(const float* HWY_RESTRICT next,
   total[0] = largest;
   ScaleAdd(next + kPartialLanes, next_scale, total_scale, kVirtualLanes,
            total + kPartialLanes);
-}
-
-HWY_INLINE void MergePartial(const float* HWY_RESTRICT next, int head_dim,
-                             float* HWY_RESTRICT total) {
-  VF next_scale;
-  VF total_scale;
-  MergeHeader(next, total, next_scale, total_scale);
-  ScaleAdd(next + kPartialHeader, next_scale, total_scale, head_dim,
-           total + kPartialHeader);
 }
 
 HWY_INLINE void FinishPartial(const float* HWY_RESTRICT total, int head_dim,
