@@ -17,8 +17,11 @@ absl::StatusOr<DeviceCheck> DevicePools::Map(
   if (mapper_ == nullptr) {
     return absl::UnimplementedError("the cache service was built without CUDA");
   }
+  const auto late = [] {
+    return absl::AbortedError("another engine has attached meanwhile");
+  };
   // Before the new one is opened, also when that fails.
-  CloseOld(epoch);
+  if (!CloseOwn(epoch)) return late();
   auto mapped = DevicePool::Map(options, mapper_, thread_->queue(),
                                 SteadyClock().Now() + deadlines::kDeviceMap);
   if (!mapped.ok()) return mapped.status();
@@ -27,9 +30,7 @@ absl::StatusOr<DeviceCheck> DevicePools::Map(
       options.engine_pid, options.pool.memory.bytes,
       mapped->pool->staging_bytes(), mapped->staging);
   const std::lock_guard lock(mutex_);
-  if (epoch_ != epoch) {
-    return absl::AbortedError("another engine has attached meanwhile");
-  }
+  if (epoch_ != epoch) return late();
   pool_ = std::move(mapped->pool);
   return mapped->check;
 }
@@ -56,14 +57,26 @@ void DevicePools::Unmap(std::uint64_t epoch) {
 }
 
 // Stores that still hold it are told so.
-void DevicePools::CloseOld(std::uint64_t epoch) {
+void DevicePools::Begin(std::uint64_t epoch) {
   std::shared_ptr<DevicePool> old;
   {
     const std::lock_guard lock(mutex_);
+    if (epoch == epoch_) return;
     epoch_ = epoch;
     old = std::exchange(pool_, nullptr);
   }
   if (old != nullptr) old->Close();
+}
+
+bool DevicePools::CloseOwn(std::uint64_t epoch) {
+  std::shared_ptr<DevicePool> old;
+  {
+    const std::lock_guard lock(mutex_);
+    if (epoch != epoch_) return false;
+    old = std::exchange(pool_, nullptr);
+  }
+  if (old != nullptr) old->Close();
+  return true;
 }
 
 }  // namespace holdfast::cachesvc

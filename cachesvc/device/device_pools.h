@@ -19,8 +19,13 @@ class DevicePools {
   // Null: nothing can be mapped.
   explicit DevicePools(std::unique_ptr<DeviceMapper> mapper);
 
+  // The attach of this epoch is the newest: what an earlier one had is closed.
+  // Whoever calls knows that it has not ended yet, and that no later one has
+  // begun.
+  void Begin(std::uint64_t epoch);
   // Maps it, within deadlines::kDeviceMap, in the place of what the epoch had.
   // The check is what was read out of it; the error says why it is not mapped.
+  // Aborted, and nothing else changes: another attach has begun since.
   absl::StatusOr<DeviceCheck> Map(std::uint64_t epoch,
                                   const DevicePool::Options& options);
   // Null: it has none.
@@ -32,7 +37,8 @@ class DevicePools {
   void Unmap(std::uint64_t epoch);
 
  private:
-  void CloseOld(std::uint64_t epoch);
+  // False: the epoch is not that of the newest attach.
+  bool CloseOwn(std::uint64_t epoch);
 
   const std::shared_ptr<DeviceMapper> mapper_;
   std::optional<DeviceThread> thread_;

@@ -127,6 +127,7 @@ class DeviceTest : public ::testing::Test {
   }
   static Deadline Later() { return SteadyClock().Now() + kLong; }
   std::shared_ptr<DevicePool> Mapped(DevicePools& pools) {
+    pools.Begin(7);
     const auto check = pools.Map(7, options_);
     EXPECT_TRUE(check.ok()) << check.status();
     return pools.Get(7);
@@ -139,6 +140,7 @@ class DeviceTest : public ::testing::Test {
 
 TEST_F(DeviceTest, ReadsTheCheckAndTheBlocksAsked) {
   DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
   const auto check = pools.Map(7, options_);
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_EQ(std::memcmp(check->data(), memory_.bytes.data() + kBlocks * kBlock,
@@ -164,6 +166,7 @@ TEST_F(DeviceTest, ReadsTheCheckAndTheBlocksAsked) {
 
 TEST_F(DeviceTest, WhatDoesNotFitIsRefused) {
   DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
   const DevicePool::Options good = options_;
   const auto refused = [&] {
     const auto status = pools.Map(7, options_).status();
@@ -189,6 +192,7 @@ TEST_F(DeviceTest, TheReasonIsTold) {
               HasSubstr("built without CUDA"));
   memory_.map_status = absl::UnavailableError("another device");
   DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
   EXPECT_EQ(pools.Map(7, options_).status().message(), "another device");
   memory_.map_status = absl::OkStatus();
   // Without pinned memory copies are slow, not wrong.
@@ -246,6 +250,7 @@ TEST_F(DeviceTest, TheEndOfAnAttachUnmaps) {
 // An engine that stops as planned frees its memory only then.
 TEST_F(DeviceTest, UnmappingIsWaitedFor) {
   DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
   ASSERT_TRUE(pools.Map(7, options_).ok());
   pools.Unmap(6);
   EXPECT_NE(pools.Get(7), nullptr);
@@ -254,6 +259,32 @@ TEST_F(DeviceTest, UnmappingIsWaitedFor) {
   EXPECT_EQ(memory_.pinned, 0);
   // And it may be offered again.
   EXPECT_TRUE(pools.Map(7, options_).ok());
+}
+
+// The call of an engine that has gone goes on after another one attached.
+TEST_F(DeviceTest, AStaleCallTakesNothingFromALaterAttach) {
+  DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
+  pools.Drop(7);
+  pools.Begin(8);
+  ASSERT_TRUE(pools.Map(8, options_).ok());
+  EXPECT_TRUE(absl::IsAborted(pools.Map(7, options_).status()));
+  EXPECT_EQ(pools.Get(7), nullptr);
+  const auto pool = pools.Get(8);
+  ASSERT_NE(pool, nullptr);
+  const std::vector<std::uint32_t> asked = {1};
+  EXPECT_TRUE(pool->Copy(asked, Later()).ok());
+  EXPECT_EQ(memory_.mapped, 1);
+}
+
+// Or it is in the middle of mapping.
+TEST_F(DeviceTest, WhatIsMappedTooLateIsUnmapped) {
+  DevicePools pools(std::make_unique<FakeMapper>(memory_));
+  pools.Begin(7);
+  memory_.during_copy = [&pools] { pools.Begin(8); };
+  EXPECT_TRUE(absl::IsAborted(pools.Map(7, options_).status()));
+  ASSERT_TRUE(pools.Map(8, options_).ok());
+  EXPECT_EQ(memory_.mapped, 1);
 }
 
 TEST_F(DeviceTest, ADeviceThatFailedIsNotAskedAgain) {

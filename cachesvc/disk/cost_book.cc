@@ -45,55 +45,64 @@ bool Differ(const MeasuredRates& a, const MeasuredRates& b) {
 
 }  // namespace
 
-CostBook::Entry& CostBook::Load(const Sha256Digest& fingerprint) {
-  const auto found = entries_.find(fingerprint);
-  if (found != entries_.end()) return found->second;
-  if (entries_.size() >= kMostModels) entries_.clear();
-  Entry entry;
-  if (index_ != nullptr) {
-    const auto value = index_->Get(Table::kMeta, KeyOf(fingerprint));
-    Row row;
-    if (value.ok() && value->has_value() && (*value)->size() == sizeof(row)) {
-      std::memcpy(row.data(), (*value)->data(), sizeof(row));
-      for (double& rate : row) rate = IsRate(rate) ? rate : 0;
-      entry.now = entry.written = RatesOf(row);
-    }
+void CostBook::Load(const Sha256Digest& fingerprint) {
+  if (index_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (entries_.contains(fingerprint)) return;
   }
-  return entries_.emplace(fingerprint, entry).first->second;
+  Entry entry;
+  const auto value = index_->Get(Table::kMeta, KeyOf(fingerprint));
+  Row row;
+  if (value.ok() && value->has_value() && (*value)->size() == sizeof(row)) {
+    std::memcpy(row.data(), (*value)->data(), sizeof(row));
+    for (double& rate : row) rate = IsRate(rate) ? rate : 0;
+    entry.now = entry.written = RatesOf(row);
+  }
+  const std::lock_guard lock(mutex_);
+  if (entries_.size() >= kMostModels) entries_.clear();
+  entries_.try_emplace(fingerprint, entry);
 }
 
 MeasuredRates CostBook::Get(const Sha256Digest& fingerprint) {
+  Load(fingerprint);
+  const double of_drive = drive();
   const std::lock_guard lock(mutex_);
-  MeasuredRates rates = Load(fingerprint).now;
+  const auto found = entries_.find(fingerprint);
+  MeasuredRates rates;
+  if (found != entries_.end()) rates = found->second.now;
   for (const int tier : {1, 2}) {
     if (rates.read_bytes_per_s[tier] == 0)
-      rates.read_bytes_per_s[tier] = Drive();
+      rates.read_bytes_per_s[tier] = of_drive;
   }
   return rates;
 }
 
 double CostBook::drive() {
-  const std::lock_guard lock(mutex_);
-  return Drive();
-}
-
-double CostBook::Drive() {
-  if (drive_.has_value()) return *drive_;
-  drive_ = 0;
-  if (index_ == nullptr) return 0;
-  const auto value = index_->Get(Table::kMeta, kDriveKey);
-  double rate = 0;
-  if (value.ok() && value->has_value() && (*value)->size() == sizeof(rate)) {
-    std::memcpy(&rate, (*value)->data(), sizeof(rate));
-    if (IsRate(rate)) drive_ = rate;
+  {
+    const std::lock_guard lock(mutex_);
+    if (drive_.has_value()) return *drive_;
   }
+  double rate = 0;
+  if (index_ != nullptr) {
+    const auto value = index_->Get(Table::kMeta, kDriveKey);
+    double row = 0;
+    if (value.ok() && value->has_value() && (*value)->size() == sizeof(row)) {
+      std::memcpy(&row, (*value)->data(), sizeof(row));
+      if (IsRate(row)) rate = row;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (!drive_.has_value()) drive_ = rate;
   return *drive_;
 }
 
 void CostBook::PutDrive(double read_bytes_per_s) {
   if (!IsRate(read_bytes_per_s)) return;
-  const std::lock_guard lock(mutex_);
-  drive_ = read_bytes_per_s;
+  {
+    const std::lock_guard lock(mutex_);
+    drive_ = read_bytes_per_s;
+  }
   if (index_ == nullptr) return;
   IndexBatch batch;
   batch.Put(Table::kMeta, kDriveKey,
@@ -106,15 +115,20 @@ void CostBook::PutDrive(double read_bytes_per_s) {
 
 void CostBook::Put(const Sha256Digest& fingerprint,
                    const MeasuredRates& rates) {
-  const std::lock_guard lock(mutex_);
-  Entry& entry = Load(fingerprint);
-  Row now = RowOf(entry.now);
+  Load(fingerprint);
   const Row told = RowOf(rates);
-  for (int i = 0; i < kRates; ++i) {
-    if (IsRate(told[i])) now[i] = told[i];
+  Row now;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[fingerprint];
+    now = RowOf(entry.now);
+    for (int i = 0; i < kRates; ++i) {
+      if (IsRate(told[i])) now[i] = told[i];
+    }
+    entry.now = RatesOf(now);
+    if (index_ == nullptr || !Differ(entry.now, entry.written)) return;
+    entry.written = entry.now;
   }
-  entry.now = RatesOf(now);
-  if (index_ == nullptr || !Differ(entry.now, entry.written)) return;
   IndexBatch batch;
   batch.Put(Table::kMeta, KeyOf(fingerprint),
             {reinterpret_cast<const char*>(now.data()), sizeof(now)});
@@ -123,7 +137,6 @@ void CostBook::Put(const Sha256Digest& fingerprint,
   if (!status.ok()) {
     spdlog::warn("measured costs are not kept: {}", status.ToString());
   }
-  entry.written = entry.now;
 }
 
 }  // namespace holdfast::cachesvc

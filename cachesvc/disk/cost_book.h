@@ -22,7 +22,8 @@ struct MeasuredRates {
 };
 
 // By model (its fingerprint), in the index's meta table. A row that cannot be
-// read or written costs a measurement, never more. Thread-safe.
+// read or written costs a measurement, never more. Thread-safe; lookups ask it,
+// so nobody waits for another's read or write of the index.
 class CostBook {
  public:
   // Smaller changes of every rate are not written again.
@@ -46,11 +47,11 @@ class CostBook {
     MeasuredRates now;
     MeasuredRates written;
   };
-  Entry& Load(const Sha256Digest& fingerprint);  // needs mutex_
-  double Drive();                                // needs mutex_
+  // What an earlier service wrote, once.
+  void Load(const Sha256Digest& fingerprint);
 
   Index* const index_;
-  std::mutex mutex_;
+  std::mutex mutex_;                       // never held over I/O
   std::map<Sha256Digest, Entry> entries_;  // guarded by mutex_
   std::optional<double> drive_;            // guarded by mutex_; when it is read
 };

@@ -1,9 +1,17 @@
 #include "cachesvc/disk/cost_book.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cachesvc/disk/drive_speed.h"
 #include "cachesvc/index/testing/fake_index.h"
@@ -89,6 +97,61 @@ TEST(CostBookTest, TheDrivesSpeedIsOfAFileThatGoes) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   std::filesystem::remove(folder);
   EXPECT_FALSE(MeasureDriveRead(RealFileSystem(), **pool, folder).ok());
+}
+
+// An index in which a call takes as long as another one needs.
+class SlowIndex final : public Index {
+ public:
+  std::function<void()> meanwhile;  // of the next call
+
+  absl::Status Write(const IndexBatch& batch, Durability durability) override {
+    Wait();
+    return index_.Write(batch, durability);
+  }
+  absl::StatusOr<std::optional<std::string>> Get(
+      Table table, const std::string& key) override {
+    Wait();
+    return index_.Get(table, key);
+  }
+  absl::StatusOr<std::vector<std::optional<std::string>>> GetMany(
+      Table table, std::span<const std::string> keys) override {
+    return index_.GetMany(table, keys);
+  }
+  absl::Status Scan(
+      Table table,
+      const std::function<bool(std::string_view, std::string_view)>& visit)
+      override {
+    return index_.Scan(table, visit);
+  }
+
+ private:
+  void Wait() {
+    if (meanwhile) std::exchange(meanwhile, nullptr)();
+  }
+
+  holdfast::testing::FaultPoint faults_;
+  testing::FakeIndex index_{faults_};
+};
+
+TEST(CostBookTest, ASlowIndexHoldsUpNoOtherLookup) {
+  SlowIndex index;
+  CostBook book(&index);
+  book.Put(kModel, {100, {}});
+  MeasuredRates seen;
+  const auto look = [&] {
+    auto other =
+        std::async(std::launch::async, [&book] { return book.Get(kModel); });
+    ASSERT_EQ(other.wait_for(std::chrono::seconds(60)),
+              std::future_status::ready);
+    seen = other.get();
+  };
+  index.meanwhile = look;
+  book.Put(kModel, {200, {}});
+  EXPECT_EQ(seen.prefill_tokens_per_s, 200);
+  index.meanwhile = look;
+  seen = {};
+  EXPECT_EQ(book.Get(kOther), MeasuredRates());
+  EXPECT_EQ(seen.prefill_tokens_per_s, 200);
 }
 
 TEST(CostBookTest, WithoutAFolderInMemory) {

@@ -6,6 +6,7 @@
 #ifndef HOLDFAST_CACHESVC_IO_IO_POOL_H_
 #define HOLDFAST_CACHESVC_IO_IO_POOL_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -115,6 +116,9 @@ struct IoPoolOptions {
   // Memory to register with io_uring (staging); must outlive the pool. When the
   // kernel refuses (RLIMIT_MEMLOCK), the ring runs without, and says so.
   std::vector<std::span<std::byte>> fixed_buffers = {};
+  // A pool that ends waits this long for the disk; what hangs is left behind
+  // with its file and memory.
+  std::chrono::milliseconds stop_wait{10000};
 };
 
 absl::StatusOr<std::unique_ptr<IoPool>> MakeIoPool(

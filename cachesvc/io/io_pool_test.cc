@@ -150,13 +150,14 @@ INSTANTIATE_TEST_SUITE_P(Pools, IoPoolTest,
                                                                    : "Threads";
                          });
 
-// A file whose read waits for the test.
+// A file whose one read waits for the test.
 class StuckFile final : public File {
  public:
   explicit StuckFile(std::shared_future<void> release)
       : release_(std::move(release)) {}
   absl::StatusOr<std::size_t> ReadAt(std::span<std::byte> to,
                                      std::uint64_t) override {
+    begun_.set_value();
     release_.wait();
     return to.size();
   }
@@ -168,8 +169,10 @@ class StuckFile final : public File {
   absl::Status DataSync() override { return absl::OkStatus(); }
   int fd() const override { return -1; }
   const std::string& path() const override { return path_; }
+  void AwaitRead() { begun_.get_future().wait(); }
 
  private:
+  std::promise<void> begun_;
   std::shared_future<void> release_;
   std::string path_ = "stuck";
 };
@@ -188,6 +191,29 @@ TEST(IoBatchTest, AWaitEndsAtItsDeadlineAndTheMemoryStays) {
   EXPECT_FALSE(watch.expired());
   release.set_value();
   EXPECT_TRUE(batch->WaitAll(In(60)).ok());
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(IoBatchTest, AStuckDiskDoesNotHoldThePoolsEnd) {
+  std::promise<void> release;
+  auto pool = *MakeIoPool({.kind = IoPoolKind::kThreads,
+                           .depth = 1,
+                           .stop_wait = std::chrono::milliseconds(20)});
+  const auto file = std::make_shared<StuckFile>(release.get_future().share());
+  auto data = std::make_shared<AlignedBuffer>(kPage);
+  const std::weak_ptr<AlignedBuffer> watch = data;
+  const auto under_way =
+      *pool->Submit({IoRequest::Read(file, 0, data->span())}, data);
+  const auto waiting =
+      *pool->Submit({IoRequest::Read(file, 0, data->span())}, data);
+  data.reset();
+  file->AwaitRead();
+  pool.reset();
+  EXPECT_EQ(waiting->WaitAll(In(60)).code(), absl::StatusCode::kCancelled);
+  // The disk may still write to it.
+  EXPECT_FALSE(watch.expired());
+  release.set_value();
+  EXPECT_TRUE(under_way->WaitAll(In(60)).ok());
   EXPECT_TRUE(watch.expired());
 }
 

@@ -1,8 +1,11 @@
 #include "cachesvc/io/thread_pool.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,39 +16,13 @@
 namespace holdfast::cachesvc {
 namespace {
 
-class ThreadPool final : public IoPool {
+// What the threads share: one that hangs in the disk outlives the pool.
+class Workers {
  public:
-  ThreadPool(const IoPoolOptions& options, const std::string& why)
-      : max_queued_(options.max_queued),
-        description_(fmt::format("pread/pwrite, {} thread{} ({})",
-                                 options.depth, options.depth == 1 ? "" : "s",
-                                 why)) {
-    for (unsigned i = 0; i < options.depth; ++i) {
-      threads_.emplace_back([this] { Work(); });
-    }
-  }
-
-  // Requests that no thread has begun are cancelled.
-  ~ThreadPool() override {
-    std::deque<Transfer> left;
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-      left.swap(queue_);
-    }
-    changed_.notify_all();
-    for (Transfer& transfer : left) {
-      transfer.End(absl::CancelledError("the I/O pool stops"), stats_);
-    }
-    for (std::thread& thread : threads_) thread.join();
-  }
+  explicit Workers(std::size_t max_queued) : max_queued_(max_queued) {}
 
   absl::StatusOr<std::shared_ptr<IoBatch>> Submit(
-      std::vector<IoRequest> requests,
-      std::shared_ptr<const void> keep_alive) override {
-    for (const IoRequest& request : requests) {
-      if (auto s = CheckRequest(request); !s.ok()) return s;
-    }
+      std::vector<IoRequest> requests, std::shared_ptr<const void> keep_alive) {
     auto batch =
         std::make_shared<IoBatch>(requests.size(), std::move(keep_alive));
     {
@@ -62,24 +39,45 @@ class ThreadPool final : public IoPool {
     return batch;
   }
 
-  const std::string& Describe() const override { return description_; }
-  bool uses_uring() const override { return false; }
-  IoStats stats() const override { return stats_.Get(); }
-
- private:
+  // Of each thread.
   void Work() {
+    std::unique_lock lock(mutex_);
+    ++running_;
     while (true) {
-      std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
-      if (stop_) return;
-      Transfer transfer = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      absl::Status status = Run(transfer);
-      transfer.End(std::move(status), stats_);
+      if (stop_) break;
+      {
+        Transfer transfer = std::move(queue_.front());
+        queue_.pop_front();
+        lock.unlock();
+        absl::Status status = Run(transfer);
+        transfer.End(std::move(status), stats_);
+      }
+      lock.lock();
     }
+    --running_;
+    changed_.notify_all();
   }
 
+  // Cancels what no thread has begun. False: a thread is still in the disk.
+  bool Stop(Deadline deadline) {
+    std::deque<Transfer> left;
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      left.swap(queue_);
+    }
+    changed_.notify_all();
+    for (Transfer& transfer : left) {
+      transfer.End(absl::CancelledError("the I/O pool stops"), stats_);
+    }
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [&] { return running_ == 0; });
+  }
+
+  IoStats stats() const { return stats_.Get(); }
+
+ private:
   absl::Status Run(Transfer& transfer) {
     const IoRequest& request = transfer.request();
     if (request.op == IoRequest::Op::kDataSync) {
@@ -99,12 +97,53 @@ class ThreadPool final : public IoPool {
   }
 
   const std::size_t max_queued_;
-  const std::string description_;
   AtomicIoStats stats_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Transfer> queue_;  // guarded by mutex_
+  std::size_t running_ = 0;     // threads in Work(); guarded by mutex_
   bool stop_ = false;           // guarded by mutex_
+};
+
+class ThreadPool final : public IoPool {
+ public:
+  ThreadPool(const IoPoolOptions& options, const std::string& why)
+      : stop_wait_(options.stop_wait),
+        description_(fmt::format("pread/pwrite, {} thread{} ({})",
+                                 options.depth, options.depth == 1 ? "" : "s",
+                                 why)),
+        workers_(std::make_shared<Workers>(options.max_queued)) {
+    for (unsigned i = 0; i < options.depth; ++i) {
+      threads_.emplace_back([workers = workers_] { workers->Work(); });
+    }
+  }
+
+  ~ThreadPool() override {
+    const bool ended =
+        workers_->Stop(std::chrono::steady_clock::now() + stop_wait_);
+    for (std::thread& thread : threads_) {
+      // What it still moves keeps its file and memory.
+      ended ? thread.join() : thread.detach();
+    }
+  }
+
+  absl::StatusOr<std::shared_ptr<IoBatch>> Submit(
+      std::vector<IoRequest> requests,
+      std::shared_ptr<const void> keep_alive) override {
+    for (const IoRequest& request : requests) {
+      if (auto s = CheckRequest(request); !s.ok()) return s;
+    }
+    return workers_->Submit(std::move(requests), std::move(keep_alive));
+  }
+
+  const std::string& Describe() const override { return description_; }
+  bool uses_uring() const override { return false; }
+  IoStats stats() const override { return workers_->stats(); }
+
+ private:
+  const std::chrono::milliseconds stop_wait_;
+  const std::string description_;
+  const std::shared_ptr<Workers> workers_;
   std::vector<std::thread> threads_;
 };
 

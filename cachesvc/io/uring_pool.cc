@@ -21,8 +21,6 @@
 namespace holdfast::cachesvc {
 namespace {
 
-// A pool that ends waits this long for the disk.
-constexpr std::chrono::seconds kStopWait{10};
 constexpr int kSubmitTries = 1000;
 // The kernel takes no larger registered buffer.
 constexpr std::size_t kLargestFixed = std::size_t{1} << 30;
@@ -30,7 +28,9 @@ constexpr std::size_t kLargestFixed = std::size_t{1} << 30;
 class UringPool final : public IoPool {
  public:
   explicit UringPool(const IoPoolOptions& options)
-      : depth_(options.depth), max_queued_(options.max_queued) {}
+      : depth_(options.depth),
+        max_queued_(options.max_queued),
+        stop_wait_(options.stop_wait) {}
 
   absl::Status Start(const IoPoolOptions& options) {
     // One entry more: the request that ends the reaper.
@@ -57,7 +57,7 @@ class UringPool final : public IoPool {
     }
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kStopWait, [&] { return in_flight_ == 0; });
+      changed_.wait_for(lock, stop_wait_, [&] { return in_flight_ == 0; });
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
       HF_CHECK(sqe != nullptr);
       io_uring_prep_nop(sqe);
@@ -221,6 +221,7 @@ class UringPool final : public IoPool {
 
   const unsigned depth_;
   const std::size_t max_queued_;
+  const std::chrono::milliseconds stop_wait_;
   std::string description_;
   AtomicIoStats stats_;
   io_uring ring_{};

@@ -51,6 +51,7 @@ class OwnDevice {
     options.block_bytes = layout.block_bytes;
     options.piece_blocks = layout.layout.grid_tokens / kBlockTokens;
     options.engine_pid = static_cast<std::uint32_t>(getpid());
+    pools_.Begin(1);
     const auto check = pools_.Map(1, options);
     EXPECT_TRUE(check.ok()) << check.status();
     return pools_.Get(1);

@@ -1,6 +1,7 @@
 #include "cachesvc/lease/leased_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -78,6 +79,9 @@ Provenance ProvenanceAt(const LeasedStore& store, std::uint64_t position) {
 bool StillLeased(const LeasedStore& store) {
   const std::byte* word = store.pool->data() + store.layout.lease_table_offset +
                           store.lease_slot * sizeof(std::uint64_t);
+  // What was read of the blocks was read before the word: the load alone would
+  // not keep a weakly ordered CPU from that.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(word),
                          __ATOMIC_SEQ_CST) == store.lease_generation;
 }

@@ -105,38 +105,23 @@ void MapDevice(DevicePools& devices, const attach::AttachedPeer& peer,
   response.set_device_check(check->data(), check->size());
 }
 
-absl::Status Announce(const attach::AttachServer& server, LayoutBook& layouts,
-                      DevicePools& devices,
-                      const v1::AnnounceLayoutRequest& request,
-                      v1::AnnounceLayoutResponse& response) {
-  const auto peer = PeerOfEpoch(server, request.epoch());
-  if (!peer.ok()) return peer.status();
-  const std::string attached(peer->fingerprint.begin(),
-                             peer->fingerprint.end());
+// The fingerprint of the attached engine; its layout, checked.
+absl::StatusOr<AnnouncedLayout> CheckAnnounced(
+    const attach::AttachedPeer& peer,
+    const v1::AnnounceLayoutRequest& request) {
+  const std::string attached(peer.fingerprint.begin(), peer.fingerprint.end());
   if (request.fingerprint() != attached) {
     return absl::InvalidArgumentError(fmt::format(
         "layout: fingerprint of {} bytes is not the one that engine pid {} "
         "attached with",
-        request.fingerprint().size(), peer->pid));
+        request.fingerprint().size(), peer.pid));
   }
   AnnouncedLayout layout = FromProto(request);
-  if (absl::Status status = CheckLayout(layout, peer->pool_bytes);
+  if (absl::Status status = CheckLayout(layout, peer.pool_bytes);
       !status.ok()) {
     return status;
   }
-  spdlog::info("layout announced pid={} model=\"{}\" blocks={} block_bytes={}",
-               peer->pid, layout.model_name, layout.block_count,
-               layout.block_bytes);
-  if (request.has_device_pool()) {
-    MapDevice(devices, *peer, request.device_pool(), layout, response);
-    // Detached meanwhile: nobody else would unmap it.
-    if (const auto still = PeerOfEpoch(server, request.epoch()); !still.ok()) {
-      devices.Drop(request.epoch());
-      return still.status();
-    }
-  }
-  layouts.Put(request.epoch(), std::move(layout));
-  return absl::OkStatus();
+  return layout;
 }
 
 std::span<const std::uint64_t> SpanOf(
@@ -241,18 +226,49 @@ StoreAnswer Keep(Tiers& tiers, v1::Tier tier, LeasedStore leased) {
 grpc::Status CacheService::AnnounceLayout(
     grpc::ServerContext*, const v1::AnnounceLayoutRequest* request,
     v1::AnnounceLayoutResponse* response) {
-  const absl::Status status =
-      Announce(attach_, layouts_, devices_, *request, *response);
-  if (!status.ok()) {
-    spdlog::warn("announce layout: {}", status.ToString());
-  } else {
-    // Slots and restores end with an attach.
-    tiers_.restores.Clear();
-    const Sha256Digest fingerprint = *DigestOf(request->fingerprint());
-    if (tiers_.disk != nullptr) tiers_.disk->Attached(fingerprint);
-    if (tiers_.store != nullptr) tiers_.store->DropForeign(fingerprint);
-  }
+  const absl::Status status = Announce(*request, *response);
+  if (!status.ok()) spdlog::warn("announce layout: {}", status.ToString());
   return ToGrpcStatus(status);
+}
+
+absl::Status CacheService::Announce(const v1::AnnounceLayoutRequest& request,
+                                    v1::AnnounceLayoutResponse& response) {
+  const auto peer = PeerOfEpoch(attach_, request.epoch());
+  if (!peer.ok()) return peer.status();
+  auto layout = CheckAnnounced(*peer, request);
+  if (!layout.ok()) return layout.status();
+  spdlog::info("layout announced pid={} model=\"{}\" blocks={} block_bytes={}",
+               peer->pid, layout->model_name, layout->block_count,
+               layout->block_bytes);
+  if (request.has_device_pool()) {
+    {
+      const auto pass = EnterAnnounce(request.epoch());
+      if (!pass.ok()) return pass.status();
+      devices_.Begin(request.epoch());
+    }
+    MapDevice(devices_, *peer, request.device_pool(), *layout, response);
+  }
+  const auto pass = EnterAnnounce(request.epoch());
+  if (!pass.ok()) {
+    // Detached meanwhile: nobody else would unmap it.
+    devices_.Drop(request.epoch());
+    return pass.status();
+  }
+  layouts_.Put(request.epoch(), *std::move(layout));
+  // Slots and restores end with an attach.
+  tiers_.restores.Clear();
+  if (tiers_.disk != nullptr) tiers_.disk->Attached(peer->fingerprint);
+  if (tiers_.store != nullptr) tiers_.store->DropForeign(peer->fingerprint);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Gate::Pass> CacheService::EnterAnnounce(std::uint64_t epoch) {
+  auto pass = announce_gate_.Enter(steady_clock::now() + deadlines::kAttach);
+  if (!pass.ok()) return pass.status();
+  if (const auto peer = PeerOfEpoch(attach_, epoch); !peer.ok()) {
+    return peer.status();
+  }
+  return pass;
 }
 
 grpc::Status CacheService::Lookup(grpc::ServerContext*,

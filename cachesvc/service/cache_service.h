@@ -2,9 +2,14 @@
 #ifndef HOLDFAST_CACHESVC_SERVICE_CACHE_SERVICE_H_
 #define HOLDFAST_CACHESVC_SERVICE_CACHE_SERVICE_H_
 
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cachesvc/attach/announced_layout.h"
 #include "cachesvc/device/device_pools.h"
 #include "cachesvc/service/tiers.h"
+#include "cachesvc/store/gate.h"
 #include "grpcpp/grpcpp.h"
 #include "holdfast/v1/cache.grpc.pb.h"
 #include "shared/attach/attach_server.h"
@@ -58,6 +63,14 @@ class CacheService final : public v1::Cache::Service {
                          v1::FreeStoreResponse* response) override;
 
  private:
+  absl::Status Announce(const v1::AnnounceLayoutRequest& request,
+                        v1::AnnounceLayoutResponse& response);
+  // Inside, the epoch is the attached engine's, and what a later engine
+  // announces comes after it: an announcement that took long undoes nothing of
+  // a newer one.
+  absl::StatusOr<Gate::Pass> EnterAnnounce(std::uint64_t epoch);
+
+  Gate announce_gate_;
   const attach::AttachServer& attach_;
   LayoutBook& layouts_;
   DevicePools& devices_;

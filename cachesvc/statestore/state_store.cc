@@ -49,6 +49,11 @@ absl::Status CheckSpec(const SnapshotSpec& spec) {
 
 }  // namespace
 
+StateStore::Lock::~Lock() {
+  const auto erased = std::exchange(store_.erased_, {});
+  lock_.unlock();
+}
+
 StateStore::Filling::~Filling() {
   if (snapshot_ == nullptr) return;
   const std::lock_guard lock(store_.mutex_);
@@ -56,7 +61,7 @@ StateStore::Filling::~Filling() {
 }
 
 void StateStore::Filling::Commit() {
-  const std::lock_guard lock(store_.mutex_);
+  const Lock lock(store_);
   store_.stats_.filling_bytes -= snapshot_->bytes;
   store_.Publish(std::move(snapshot_));
 }
@@ -69,7 +74,7 @@ absl::StatusOr<std::unique_ptr<StateStore::Filling>> StateStore::Begin(
   snapshot->bytes = SnapshotBytes(spec.layout, tokens, spec.states.size()) +
                     spec.record.size();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     // What others are filling cannot be freed.
     if (snapshot->bytes > options_.entry_bytes ||
         snapshot->bytes + stats_.filling_bytes > options_.budget_bytes) {
@@ -155,7 +160,7 @@ bool StateStore::TakeRecord(Entry& entry, EndRecord& record) {
 }
 
 void StateStore::PutRecord(EndRecord record) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   const bool taken =
       std::any_of(entries_.begin(), entries_.end(),
                   [&](Entry& entry) { return TakeRecord(entry, record); });
@@ -194,6 +199,7 @@ void StateStore::Erase(Entries::iterator entry) {
     if (it->second.empty()) states_.erase(it);
   }
   by_number_.erase(entry->number);
+  erased_.push_back(std::move(entry->snapshot));
   entries_.erase(entry);
 }
 
@@ -292,7 +298,7 @@ std::optional<std::string> StateStore::SessionRecord(
 }
 
 void StateStore::DropForeign(const Sha256Digest& fingerprint) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto next = std::next(it);
     if (it->snapshot->spec.fingerprint != fingerprint) Erase(it);
@@ -301,7 +307,7 @@ void StateStore::DropForeign(const Sha256Digest& fingerprint) {
 }
 
 std::uint64_t StateStore::Clear() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   const std::uint64_t count = entries_.size();
   early_.clear();
   while (!entries_.empty()) Erase(entries_.begin());
@@ -309,7 +315,7 @@ std::uint64_t StateStore::Clear() {
 }
 
 bool StateStore::Drop(std::uint64_t entry) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   const auto it = by_number_.find(entry);
   if (it == by_number_.end()) return false;
   Erase(it->second);
@@ -317,7 +323,7 @@ bool StateStore::Drop(std::uint64_t entry) {
 }
 
 std::uint64_t StateStore::Free(std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   const std::uint64_t before = Used();
   while (before - Used() < bytes && EvictOne()) {
   }

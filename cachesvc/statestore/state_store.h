@@ -184,7 +184,21 @@ class StateStore {
     std::size_t state;
   };
 
-  // mutex_ is held in all of these.
+  // Holds mutex_. What was erased is freed after it: a snapshot may take the
+  // kernel longer than a lookup may wait.
+  class Lock {
+   public:
+    explicit Lock(StateStore& store) : store_(store), lock_(store.mutex_) {}
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    StateStore& store_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  // Under a Lock, all of these.
   bool EvictOne();
   void Erase(Entries::iterator entry);
   std::uint64_t& BytesOf(EntryKind kind) {
@@ -205,6 +219,7 @@ class StateStore {
   std::unordered_map<std::uint64_t, Entries::iterator> by_number_;
   std::unordered_map<PrefixKey, std::vector<StateRef>, PrefixKeyHash> states_;
   std::deque<EndRecord> early_;  // came before their entries; oldest first
+  std::vector<std::shared_ptr<const Snapshot>> erased_;  // under this Lock
   std::uint64_t next_number_ = 1;
   StateStoreStats stats_;
 };

@@ -170,13 +170,25 @@ absl::Status ChunkStore::FlushUse() {
                        : parts_.index.Write(batch, Durability::kSynced);
 }
 
+bool ChunkStore::SweepAgain() const {
+  const std::lock_guard lock(mutex_);
+  return sweep_again_;
+}
+
 absl::Status ChunkStore::Maintain() {
   absl::Status first = FlushUse();
   const auto keep = [&](absl::Status status) {
     if (first.ok()) first = std::move(status);
   };
+  std::optional<Gate::Pass> writers;
+  if (SweepAgain()) {
+    auto writing = write_gate_.Enter(StepDeadline());
+    if (!writing.ok()) return writing.status();
+    writers.emplace(*std::move(writing));
+  }
   const auto pass = mutation_gate_.Enter(StepDeadline());
   if (!pass.ok()) return pass.status();
+  if (writers) keep(BeginSweep());
   if (sweep_) {
     keep(sweep_->Run(parts_.clock.Now() + options_.sweep_limit));
     if (sweep_->done()) sweep_.reset();

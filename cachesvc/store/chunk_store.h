@@ -108,6 +108,7 @@ class ChunkStore {
   absl::Status Verify(const FileKey& manifest, bool drop_bad,
                       Deadline deadline);
   // Throws the rows away and reads every file anew. Lookups miss meanwhile.
+  // After an error Maintain() goes on with it.
   absl::StatusOr<SweepReport> RebuildIndex();
   // What a manifest's file says. NotFound, DataLoss, or what the disk said.
   absl::StatusOr<FileMeta> ReadManifest(const FileKey& manifest,
@@ -186,6 +187,9 @@ class ChunkStore {
   void ReportBad(FileKind kind, const FileKey& key, bool corrupt);
 
   absl::Status FlushUse();
+  // Forgets all files and looks for them anew. In both gates.
+  absl::Status BeginSweep();
+  bool SweepAgain() const;
 
   // chunk_store_ledger.cc. In the mutation gate, or before the store is open.
   absl::Status LoadSettings();
@@ -213,6 +217,7 @@ class ChunkStore {
   std::map<FileKey, DroppedFile> condemned_;
   std::vector<std::string> litter_;    // temporaries that could not be unlinked
   std::uint64_t unadopted_bytes_ = 0;  // of files the sweep has not reached
+  bool sweep_again_ = false;           // the last one could not begin
   // Uses since they were last merged into the index.
   std::map<FileKey, HitRow> fresh_use_;
 

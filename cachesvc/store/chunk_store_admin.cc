@@ -1,5 +1,6 @@
 // What operators see and do.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "cachesvc/format/names.h"
@@ -159,13 +160,7 @@ absl::StatusOr<SweepReport> ChunkStore::RebuildIndex() {
        {Table::kChunks, Table::kAnchors, Table::kSessions}) {
     if (auto s = DeleteAllRows(parts_.index, table); !s.ok()) return s;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    catalog_.Clear();
-    unadopted_bytes_ = 0;
-  }
-  sweep_ = std::make_unique<Sweep>(*this);
-  if (auto s = sweep_->Begin(); !s.ok()) return s;
+  if (auto s = BeginSweep(); !s.ok()) return s;
   if (auto s = sweep_->Run(std::chrono::steady_clock::time_point::max());
       !s.ok()) {
     return s;
@@ -173,6 +168,23 @@ absl::StatusOr<SweepReport> ChunkStore::RebuildIndex() {
   const SweepReport report = sweep_->report();
   sweep_.reset();
   return report;
+}
+
+absl::Status ChunkStore::BeginSweep() {
+  {
+    const std::lock_guard lock(mutex_);
+    catalog_.Clear();
+    unadopted_bytes_ = 0;
+    sweep_again_ = true;
+  }
+  sweep_.reset();
+  // One that did not begin knows of no file: it must never settle.
+  auto sweep = std::make_unique<Sweep>(*this);
+  if (auto s = sweep->Begin(); !s.ok()) return s;
+  sweep_ = std::move(sweep);
+  const std::lock_guard lock(mutex_);
+  sweep_again_ = false;
+  return absl::OkStatus();
 }
 
 }  // namespace holdfast::cachesvc

@@ -2,7 +2,9 @@
 // deletions, run once for every call of file system and index, with that call
 // failing, writing short, or the machine crashing in it.
 #include <cerrno>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cachesvc/store/testing/fault_client.h"
 #include "cachesvc/store/testing/store_world.h"
@@ -14,6 +16,7 @@ namespace {
 
 using testing::FaultClient;
 using testing::MakeAnchor;
+using testing::MakeSession;
 using testing::PromptIds;
 using testing::ReadBack;
 using testing::StoreWorld;
@@ -123,6 +126,41 @@ TEST(FaultMatrixTest, ADiskThatStaysBroken) {
       client.Check(when + ", after a restart");
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// No file is forgotten because the rebuild of the index could not read it all.
+TEST(FaultMatrixTest, AnErrorAtAnyCallOfARebuild) {
+  for (std::int64_t k = 0;; ++k) {
+    StoreWorld world;
+    ASSERT_TRUE(world.Open().ok());
+    std::vector<FileKey> written;
+    for (const std::uint64_t seed : {1u, 2u}) {
+      for (const auto& write :
+           {MakeAnchor(PromptIds(1024, seed, 1536)),
+            MakeSession(PromptIds(1024, seed, 1300), std::to_string(seed))}) {
+        const auto result = world.store->WriteManifest(write->write);
+        ASSERT_TRUE(result.ok()) << result.status();
+        written.push_back(result->file_key);
+      }
+    }
+    world.faults.Clear();
+    world.faults.FailAt(k, EIO);
+    const auto rebuilt = world.store->RebuildIndex();
+    const bool reached = k < world.faults.calls();
+    const std::string when =
+        fmt::format("error at call {} ({})", k,
+                    reached ? world.faults.CallName(k) : "none");
+    world.faults.Clear();
+    ASSERT_TRUE(world.store->Maintain().ok()) << when;
+    EXPECT_EQ(world.Unaccounted(), "") << when;
+    for (const FileKey& key : written) {
+      // A file that could not be read went, and said so.
+      EXPECT_TRUE(world.store->ShowManifest(key) ||
+                  (rebuilt.ok() && rebuilt->corrupt_files > 0))
+          << when;
+    }
+    if (!reached) break;
   }
 }
 

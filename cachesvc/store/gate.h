@@ -32,7 +32,7 @@ class Gate {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_until(lock, deadline, [&] { return !taken_; })) {
       return absl::DeadlineExceededError(
-          "the disk keeps another change of the store busy");
+          "another change under way did not end in time");
     }
     taken_ = true;
     return Pass(this);

@@ -19,6 +19,9 @@ Leases::Leases(std::byte* table, const LentBlocks& numbers)
 void Leases::Write(std::uint32_t slot, std::uint64_t generation) {
   std::atomic_ref<std::uint64_t>(table_[slot])
       .store(generation, std::memory_order_seq_cst);
+  // Nor is a reused block written before its word: a store alone holds back
+  // only what comes before it.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::optional<LeaseRef> Leases::Grant(std::vector<BlockId> blocks,
