@@ -94,6 +94,7 @@ class AttachServerTest : public testing::Test {
   MemfdArena staging_ =
       TestArena("staging", 1 << 16, ArenaWriters::kEveryHolder);
   MemfdArena pool_ = TestArena("pool", 1 << 20, ArenaWriters::kCreatorOnly);
+  AcceptGate gate_;  // its check is called until the server ends
   std::unique_ptr<AttachServer> server_;
 };
 
@@ -238,21 +239,20 @@ TEST_F(AttachServerTest, TwoDescriptorsAreOneTooMany) {
 }
 
 TEST_F(AttachServerTest, SilentPeersHoldNobodyUp) {
-  AcceptGate gate;
   AttachServerOptions options = Options();
   options.max_half_open = 3;
   options.handshake_deadline = std::chrono::hours(1);
-  options.check_peer = gate.Check();
+  options.check_peer = gate_.Check();
   Start(std::move(options));
   std::vector<RawPeer> silent;
   silent.emplace_back(path_);
-  ASSERT_TRUE(gate.AwaitReached());
+  ASSERT_TRUE(gate_.AwaitReached());
   // An engine amid more silent peers than may wait, before and behind it.
   for (int i = 0; i < 4; ++i) silent.emplace_back(path_);
   RawPeer engine(path_);
   engine.SendHello(pool_);
   for (int i = 0; i < 4; ++i) silent.emplace_back(path_);
-  gate.Open();
+  gate_.Open();
   EXPECT_TRUE(engine.Receive().accepted.has_value());
   // The oldest were pushed out, and told so.
   const auto answer = silent[0].Receive();
@@ -312,18 +312,17 @@ TEST_F(AttachServerTest, TalkingAfterTheHelloDetaches) {
 }
 
 TEST_F(AttachServerTest, EngineThatLeftBeforeTheAnswerIsNeverAttached) {
-  AcceptGate gate;
   AttachServerOptions options = Options();
-  options.check_peer = gate.Check();
+  options.check_peer = gate_.Check();
   Start(std::move(options));
   for (int i = 0; i < 5; ++i) {
     RawPeer hasty(path_);
     hasty.SendHello(pool_);
   }
-  ASSERT_TRUE(gate.AwaitReached());
+  ASSERT_TRUE(gate_.AwaitReached());
   RawPeer engine(path_);
   engine.SendHello(pool_);
-  gate.Open();
+  gate_.Open();
   EXPECT_TRUE(engine.Receive().accepted.has_value());
   EXPECT_EQ(server_->state().attaches, 1u);
   EXPECT_EQ(server_->state().detaches, 0u);
