@@ -22,7 +22,7 @@ absl::StatusOr<Sha256Digest> ComputeFingerprint(
     const std::vector<std::string>& files, const model::Model& model,
     const kernels::BackendInfo& backend, const SelfTests& self_tests) {
   Sha256 sha;
-  sha.Update("holdfast fingerprint 2").UpdateU64(files.size());
+  sha.Update("holdfast fingerprint 3").UpdateU64(files.size());
   for (const std::string& file : files) {
     const auto digest = Sha256OfFile(file);
     if (!digest.ok()) return digest.status();

@@ -23,7 +23,7 @@ void ResponseRecorder::OnFinished(const Result& result) {
   const bool whole = result.reason == FinishReason::kStop ||
                      result.reason == FinishReason::kStopString ||
                      result.reason == FinishReason::kLength;
-  if (whole && !too_long_) {
+  if (whole && !too_long_ && result.as_cold) {
     response_.tokens.shrink_to_fit();
     response_.reason = result.reason;
     response_.stop_string_index = result.stop_string_index;

@@ -9,9 +9,9 @@
 
 namespace holdfast::engine {
 
-// Passes every event on; an answer that came to its end by itself is added to
-// the cache before its last event is passed on, so that a client that has all
-// of it finds it there. `cache` outlives it.
+// Passes every event on; an answer that came to its end by itself, and that a
+// cold run gives too, is added to the cache before its last event is passed on,
+// so that a client that has all of it finds it there. `cache` outlives it.
 class ResponseRecorder final : public EventSink {
  public:
   ResponseRecorder(std::shared_ptr<EventSink> to, ResponseCache* cache,

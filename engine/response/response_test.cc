@@ -189,7 +189,7 @@ TEST(ResponseRecorderTest, KeepsWhatItPassesOn) {
   EXPECT_EQ(again.started->source, CacheSource::kResponse);
 }
 
-TEST(ResponseRecorderTest, OnlyWholeAnswers) {
+TEST(ResponseRecorderTest, OnlyWholeAnswersThatAColdRunGives) {
   ResponseCache cache(kModel, kBudget);
   for (const FinishReason reason :
        {FinishReason::kCancelled, FinishReason::kError}) {
@@ -197,6 +197,11 @@ TEST(ResponseRecorderTest, OnlyWholeAnswers) {
     EXPECT_TRUE(recorder.OnToken({.id = 7, .logprobs = {}}));
     recorder.OnFinished(Finished(reason));
   }
+  ResponseRecorder of_session(std::make_shared<RecordingSink>(), &cache, {10});
+  EXPECT_TRUE(of_session.OnToken({.id = 7, .logprobs = {}}));
+  Result other_bits = Finished(FinishReason::kStop);
+  other_bits.as_cold = false;
+  of_session.OnFinished(other_bits);
   ResponseRecorder refused(std::make_shared<RecordingSink>(), &cache, {10});
   refused.OnRefused({});
   const auto sink = std::make_shared<RecordingSink>();

@@ -65,7 +65,7 @@ class Planner {
     // Of equals the seat's end anchor is the one that says most.
     const int end = from.rows();
     const bool serves = of == Of::kRunning ? CleanEnd(from) : EndServes(from);
-    if (from.sections != nullptr && end > 0 && end <= reach &&
+    if (from.HasEnd() && end <= reach &&
         (kept ? Better(end) : end >= plan_.position) && serves) {
       Take(from, kept, end);
       if (of == Of::kSeat) plan_.source = CacheSource::kEnd;
@@ -310,6 +310,7 @@ bool StartSequence(const ResumePlan& plan, std::span<const KeyId> prompt,
                           sequence.table.pointer(whole));
   }
   sequence.ids.assign(prompt.begin(), prompt.begin() + plan.position);
+  sequence.state_rows = plan.sections != nullptr ? plan.position : 0;
   sequence.taint = plan.taint;
   sequence.launches = plan.launches;
   sequence.launches_from = plan.launches_from;

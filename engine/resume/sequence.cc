@@ -14,6 +14,7 @@ void Sequence::Append(std::span<const std::int32_t> more,
   const int first = rows();
   if (provenance == Provenance::kSession) taint = std::min(taint, first);
   ids.insert(ids.end(), more.begin(), more.end());
+  state_rows = rows();
   if (taint == kUntainted) return;
   table.MarkSession(first / kBlockTokens);
   if (launches.empty()) launches_from = first;

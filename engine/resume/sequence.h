@@ -28,6 +28,11 @@ struct Sequence {
       : root(root), table(pool, kind), sections(std::move(sections)) {}
 
   int rows() const { return static_cast<int>(ids.size()); }
+  // Whether the sections are the state behind the last row. Behind rows that
+  // were resumed alone they are whatever the buffer held before.
+  bool HasEnd() const {
+    return sections != nullptr && rows() > 0 && state_rows == rows();
+  }
   // Of a copy of the sections behind the first `position` rows.
   Provenance ProvenanceAt(int position) const {
     return position > taint ? Provenance::kSession : Provenance::kGrid;
@@ -53,6 +58,7 @@ struct Sequence {
   int launches_from = 0;
   BlockTable table;
   SectionBuffers::Buffer sections;
+  int state_rows = 0;  // behind how many rows the sections are the state
   AnchorList anchors;  // none above rows()
 };
 

@@ -102,6 +102,8 @@ TEST_P(GridTierRunTest, OnlyItsOwnSessionResumesAtTheEndOfASpill) {
     EXPECT_EQ(own.result.cache.source, CacheSource::kSpill);
     EXPECT_EQ(own.result.cache.resumed_at, length + 19);
     EXPECT_EQ(own.result.digests->taint, length);
+    EXPECT_FALSE(own.result.as_cold);
+    EXPECT_TRUE(first.result.as_cold);
     // The rows are the bytes that were kept, and nobody else finds them.
     const std::vector<std::byte> back =
         Bytes(node->engine->state(), length + 19);
@@ -118,6 +120,28 @@ TEST_P(GridTierRunTest, OnlyItsOwnSessionResumesAtTheEndOfASpill) {
     ASSERT_EQ(in_place.result.cache.source, CacheSource::kEnd);
     ExpectSame(own, in_place);
   }
+}
+
+// Its lines above the first row that it decoded are no place to resume at for a
+// prompt that has not all of it.
+TEST_P(GridTierRunTest, NotEvenItsOwnSessionResumesInTheMiddleOfASpill) {
+  const auto old = Make();
+  const Ids prompt = SomeIds(700, 1);
+  const Answer first = old->engine->Run(Of("a", prompt, kGrid));
+  Spill(*old);
+  const Ids whole = Joined(prompt, first.ids);
+  for (FakeTiers::Entry& entry : old->tiers->entries) {
+    if (entry.position < kGrid) continue;
+    entry.position = kGrid;
+    entry.ids.resize(kGrid);
+    entry.rows.resize(model_.layout().RowBytes() * kGrid);
+    entry.kind = StoredState::kLine;
+  }
+  const auto node = Make(old.get());
+  Ids edited(whole.begin(), whole.begin() + kGrid + 100);
+  edited.back() ^= 1;
+  const Answer answer = node->RunChecked(Of("a", edited));
+  EXPECT_LE(answer.result.cache.resumed_at, 700);
 }
 
 TEST_P(GridTierRunTest, AnExactRepeatOfAPromptServesAnySession) {

@@ -11,12 +11,11 @@
 namespace holdfast::engine {
 
 LineStores::LineStores(EngineState& state, const Request& request,
-                       const PromptView& prompt, const Sequence& sequence,
-                       bool has_state)
+                       const PromptView& prompt, const Sequence& sequence)
     : state_(state), request_(request), prompt_(prompt), sequence_(sequence) {
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   const int at = sequence.rows();
-  const bool starts_at_one = has_state && at > 0 && at % grid == 0;
+  const bool starts_at_one = sequence.HasEnd() && at % grid == 0;
   const int first_line = starts_at_one ? at : (at / grid + 1) * grid;
   // A guest's lines are neither stored nor counted.
   if (state.tiering == nullptr || request.cache_mode != CacheMode::kDefault ||

@@ -22,13 +22,10 @@ namespace holdfast::engine {
 // is left out. Used once, on the engine thread.
 class LineStores {
  public:
-  // `sequence` has been resumed; `has_state`: with the state behind its rows,
-  // not on rows alone, which leave another's there. Nothing is asked or stored
-  // for a request that leaves no trace, and without tiers. Arguments outlive
-  // this.
+  // `sequence` has been resumed. Nothing is asked or stored for a request that
+  // leaves no trace, and without tiers. Arguments outlive this.
   LineStores(EngineState& state, const Request& request,
-             const PromptView& prompt, const Sequence& sequence,
-             bool has_state);
+             const PromptView& prompt, const Sequence& sequence);
   // Leases of lines that were not submitted end.
   ~LineStores();
 

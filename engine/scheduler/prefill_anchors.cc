@@ -136,6 +136,7 @@ bool PrefillAnchors::Reached() {
   }
   const AnchorSpot spot = wanted_.front();
   wanted_.erase(wanted_.begin());
+  if (!sequence_.HasEnd()) return false;  // resumed here on rows alone
   if (!guest() && !MakeRoom()) return false;
   AnchorRef anchor = state_.anchor_slots.Take(
       position, KindOf(spot), sequence_.ProvenanceAt(position),

@@ -57,6 +57,7 @@ class Reader {
       return s;
     }
     sequence_.ids = kept_.ids;
+    sequence_.state_rows = rows;
     sequence_.session_key = kept_.session_key;
     sequence_.prompt_tokens = rows;
     if (kept_.candidate.taint < rows) {

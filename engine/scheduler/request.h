@@ -117,6 +117,9 @@ struct Result {
   int preemptions = 0;        // times it lost its seat to an older request
   int recomputed = 0;         // rows forwarded again after one
   int chosen_by_backend = 0;  // output tokens whose logits stayed with it
+  // A cold run answers so too: no row of the prompt is of provenance `session`,
+  // and none of the answer's was lost to a preemption on a grid.
+  bool as_cold = true;
   Timing timing;
   std::optional<Digests> digests;
   std::string error;  // for kError

@@ -111,8 +111,7 @@ absl::Status RequestRun::Resumed(const CacheReport& report) {
     if (!digest.ok()) return digest.status();
     result_.digests->resumed = *digest;
   }
-  stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_,
-                  report.anchor.has_value());
+  stores_.emplace(state_, request_, resumption_.prompt_view(), sequence_);
   return LogitsOfCachedPrompt();
 }
 
@@ -123,13 +122,15 @@ bool RequestRun::OwnEndIsKept() const {
              state_.retained.Sequences(), [&](const Sequence* kept) {
                return kept->root == sequence_.root &&
                       kept->session_key == request_.session_key &&
-                      kept->sections != nullptr &&
-                      std::ranges::equal(kept->ids, rows);
+                      kept->HasEnd() && std::ranges::equal(kept->ids, rows);
              });
 }
 
 absl::Status RequestRun::LogitsOfCachedPrompt() {
   if (rows_left() > 0) return absl::OkStatus();
+  if (!sequence_.HasEnd()) {
+    return absl::InternalError("resumed behind the prompt without its state");
+  }
   // All of it was cached: its last hidden row is as good as a forward.
   const absl::Status status = ToAbslStatus(
       state_.model.LogitsFromHidden(sequence_.sections.get(), logits_));
@@ -339,6 +340,8 @@ Result RequestRun::Finish() {
     result_.timing.prefill_ms = Milliseconds(phase_start_);
   }
   result_.output_tokens = static_cast<int>(answer_.ids().size());
+  result_.as_cold = sequence_.taint >= result_.prompt_tokens &&
+                    (state_.rule.any_split() || result_.preemptions == 0);
   stores_.reset();
   anchors_.reset();
   if (seat_ != nullptr) Keep();

@@ -158,6 +158,52 @@ TEST_P(RunLoopTest, DraftsChangeNoAnswer) {
   engine->Check();
 }
 
+// A sequence that begins on rows alone has another's bytes in its sections
+// until its first step: they are nobody's end.
+TEST_P(RunLoopTest, RowsAloneOfferNoEnd) {
+  const auto engine = Make(16, 2);
+  const Ids shared = SomeIds(100, 1);
+  (void)engine->Run(MakeRequest(Joined(shared, SomeIds(30, 2)), 3));
+  const Request longer = MakeRequest(Joined(shared, SomeIds(60, 3)), 5);
+  const Request equal = MakeRequest(shared, 5);
+  const Submitted first = engine->Submit(longer);
+  const Submitted second = engine->Submit(equal);  // admitted before any step
+  engine->RunAll();
+  ExpectSame(first.answer(), Alone(longer));
+  ExpectSame(second.answer(), Alone(equal));
+  ExpectSame(engine->Run(equal), Alone(equal));
+  engine->Check();
+}
+
+// Its restart begins on the prompt's rows alone, where an anchor is wanted.
+TEST_P(RunLoopTest, ARestartOnRowsAloneTakesNoAnchor) {
+  LoopEngine engine(
+      model_, backend_,
+      LoopEngine::Size{.blocks = 7,
+                       .seats = 2,
+                       .max_rows = grid() ? 1024 : 512,
+                       .kept = {.pin_bytes = 0, .park_bytes = 0}});
+  const Submitted old = engine.Submit(MakeRequest(SomeIds(500, 1), 100));
+  engine.RunUntil([&] { return old.sink->ids.size() == 2; });
+  const Request request = MakeRequest(SomeIds(1024, 2), 30);
+  const Submitted young = engine.Submit(request);
+  engine.RunUntil([&] { return engine.loop().counts().preemptions == 1; });
+  {
+    // What it gets for its sections held something else.
+    std::vector<SectionBuffers::Buffer> buffers(4);
+    for (auto& buffer : buffers) {
+      buffer = engine.state().section_buffers.Take();
+      std::fill_n(buffer.get(), engine.state().anchor_slots.section_bytes(),
+                  std::byte{0x5A});
+    }
+  }
+  engine.RunAll();
+  ASSERT_EQ(young.result().preemptions, 1);
+  ExpectSame(young.answer(), Alone(request));
+  ExpectSame(engine.Run(request), Alone(request));
+  engine.Check();
+}
+
 // Where its thinking is closed and what has come of the words that close it is
 // not forgotten either.
 TEST_P(RunLoopTest, AThinkingBudgetOutlivesAPreemption) {

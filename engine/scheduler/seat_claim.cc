@@ -139,12 +139,14 @@ void SeatClaim::SpillAhead() {
 void SeatClaim::Pause() {
   if (scratch_ || sequence_.rows() == 0) return;
   PublishBlocks(state_.pool, state_.rule, sequence_);
+  if (!sequence_.HasEnd()) sequence_.sections.reset();
   sequence_.prompt_tokens = static_cast<int>(prompt_.size());
   sequence_.head = request_.head;
   state_.retained.Displace(std::move(sequence_), {}, AnchorsOfOthers());
 }
 
 void SeatClaim::Keep() {
+  if (!sequence_.HasEnd()) sequence_.sections.reset();
   sequence_.prompt_tokens = static_cast<int>(prompt_.size());
   sequence_.head = request_.head;
   if (guest_) return state_.retained.KeepGuest(std::move(sequence_));

@@ -92,11 +92,13 @@ std::string SpillKey(const Sequence& sequence) {
                               std::span(sequence.ids).first(first)));
 }
 
-// Its line anchors below `end`, oldest first.
+// Its line anchors below `end`, oldest first. Those of rows that are its own
+// alone are no place for another prompt to resume at.
 AnchorList LinesBelow(const Sequence& sequence, int grid, int end) {
   AnchorList lines;
   for (const AnchorRef& anchor : sequence.anchors) {
-    if (anchor->position % grid == 0 && anchor->position < end) {
+    if (anchor->position % grid == 0 && anchor->position < end &&
+        anchor->provenance == Provenance::kGrid) {
       lines.push_back(anchor);
     }
   }

@@ -162,12 +162,12 @@ void TierResume::Ended(const absl::Status& status, double seconds) {
 }
 
 // As in the pool: where a cold run of this prompt has the same state; and at
-// what its own conversation kept, all of whose rows the prompt has.
+// the end of what its own conversation kept, all of whose rows the prompt has.
 bool TierResume::Serves(const TierCandidate& candidate) const {
   const bool cold_passes =
       state_.rule.SharedAt(candidate.position) ||
       candidate.position == static_cast<int>(prompt_.ids.size());
-  return candidate.own_session ||
+  return (candidate.own_session && candidate.state == StoredState::kEnd) ||
          (candidate.position <= candidate.taint && cold_passes);
 }
 
@@ -225,6 +225,7 @@ absl::Status TierResume::TakeOver() {
   if (!read.ok()) return read;
   const int position = candidate.position;
   sequence_.ids.assign(prompt_.ids.begin(), prompt_.ids.begin() + position);
+  sequence_.state_rows = position;
   if (candidate.taint < position) {
     sequence_.taint = candidate.taint;
     sequence_.table.MarkSession(candidate.taint / kBlockTokens);

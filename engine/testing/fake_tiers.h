@@ -58,7 +58,7 @@ class FakeTiers final : public CacheTiers {
       candidate.taint = entry.taint;
       candidate.own_session = !prompt.session_key.empty() &&
                               prompt.session_key == entry.session_key &&
-                              entry.kind != StoredState::kLine;
+                              entry.tier != Tier::kDisk;
       candidate.state = entry.kind;
       if (entry.position > entry.taint && !candidate.own_session) continue;
       lookup.candidates.push_back(candidate);
