@@ -15,6 +15,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostLevels = 256;
+// Every integer up to it is a double of its own.
+constexpr std::int64_t kMostOfDouble = std::int64_t{1} << 53;
 
 bool IsInteger(const std::string& text) {
   return text.find_first_of(".eE") == std::string::npos;
@@ -27,14 +29,17 @@ class Builder final : public nlohmann::json_sax<json> {
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
-  bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
+  bool number_integer(number_integer_t value) override {
+    if (value < -kMostOfDouble) return AddLong(std::to_string(value));
+    return Add(value);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > std::uint64_t{kMostOfDouble})
+      return AddLong(std::to_string(value));
+    return Add(value);
+  }
   bool number_float(number_float_t value, const string_t& text) override {
-    // Too long for 64 bits, so a double would not tell neighbours apart. A kind
-    // of value that no JSON text has keeps it from equalling a string.
-    if (IsInteger(text)) {
-      return Add(json::binary({text.begin(), text.end()}));
-    }
+    if (IsInteger(text)) return AddLong(text);
     return std::isfinite(value) && Add(value);
   }
   bool string(string_t& value) override { return Add(std::move(value)); }
@@ -64,6 +69,12 @@ class Builder final : public nlohmann::json_sax<json> {
     open_.pop_back();
     keys_.pop_back();
     return Add(std::move(done));
+  }
+  // Longer than a double tells from its neighbours, which is what an integer is
+  // compared as beside 1.0. A kind of value that no JSON text has keeps it from
+  // equalling a string.
+  bool AddLong(const std::string& digits) {
+    return Add(json::binary({digits.begin(), digits.end()}));
   }
   bool Add(json value) {
     if (open_.empty()) {
