@@ -9,6 +9,16 @@ namespace {
 // Answers wait for their request's end for moments only.
 constexpr std::size_t kMostEarly = 64;
 
+// Where the revisions of this process begin. A gateway outlives engines and
+// keeps what one of them sent: a later one's must not look like it.
+std::uint64_t FirstRevision() {
+  static const std::uint64_t first = [] {
+    std::random_device random;
+    return std::uint64_t{1} << 63 | std::uint64_t{random()} << 31;
+  }();
+  return first;
+}
+
 std::size_t CommonPrefix(std::span<const std::int32_t> a,
                          std::span<const std::int32_t> b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
