@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <random>
 
 namespace holdfast::engine {
 namespace {
@@ -171,7 +172,7 @@ void SessionRecords::Put(Session& session, std::size_t replaced,
   } else {
     ++next_branch_;
   }
-  record.revision = next_revision_++;
+  record.revision = FirstRevision() + next_revision_++;
   bytes_ += record.Bytes();
   session.branches.insert(
       session.branches.begin(),
@@ -184,7 +185,7 @@ void SessionRecords::Put(Session& session, std::size_t replaced,
 
 void SessionRecords::Replace(Branch& branch, SessionRecord record) {
   bytes_ -= branch.record->Bytes();
-  record.revision = next_revision_++;
+  record.revision = FirstRevision() + next_revision_++;
   bytes_ += record.Bytes();
   branch.record = std::make_shared<SessionRecord>(std::move(record));
 }

@@ -46,6 +46,8 @@ TEST(SessionRecordsTest, AGrowingConversationIsOneBranch) {
   const auto second = records.Find(kRoot, "s", true).front();
   EXPECT_EQ(second->branch, first->branch);
   EXPECT_NE(second->revision, first->revision);
+  // Not from 1 on, as an engine before this one would have numbered them too.
+  EXPECT_GT(first->revision, std::uint64_t{1} << 62);
   // The token that was not forwarded need not come back.
   records.Ended(kRoot, "s", 9, {1, 2, 3, 4, 5, 9, 9}, 7);
   EXPECT_EQ(Show(records), "1 2 3 4 5 9 9 /7 2-4a");
