@@ -7,7 +7,8 @@ namespace {
 // The most dims that a lane holds.
 constexpr int kLaneDims = 8;
 
-// A warp a row and query head; keys one after the other.
+// A warp a row and query head. 32 keys at a time: first a key a lane, for their
+// weights (in shared memory), then dims over the lanes.
 __global__ void PlainKernel(PoolShape pool, AttentionArguments arguments,
                             const SpanPlace* spans) {
   const SpanPlace span = spans[blockIdx.z];
@@ -17,37 +18,53 @@ __global__ void PlainKernel(PoolShape pool, AttentionArguments arguments,
   const int kv_head = head / (arguments.heads / pool.kv_heads);
   const std::int64_t at = span.first_row + row;
   const float* q = arguments.q + at * arguments.q_stride + head * pool.head_dim;
-  float out[kLaneDims] = {};
-  float most = -INFINITY;
-  float sum = 0.0f;
-  for (int key = 0; key <= span.position + row; ++key) {
+  const std::size_t head_at =
+      sizeof(float) * HeadGranule(pool.head_dim) * kv_head;
+  const auto view = [&](int key, std::size_t offset) {
     const std::byte* granule =
         span.blocks[key / kBlockTokens] +
         key % kBlockTokens / kGranuleTokens * pool.granule_bytes;
-    const std::size_t head_at =
-        sizeof(float) * HeadGranule(pool.head_dim) * kv_head;
-    const auto* k =
-        reinterpret_cast<const float*>(granule + pool.k_offset + head_at);
-    const auto* v =
-        reinterpret_cast<const float*>(granule + pool.v_offset + head_at);
-    const int token = key % kGranuleTokens;
-    float score = 0.0f;
-    for (int d = Lane(); d < pool.head_dim; d += kWarpLanes) {
-      score = fmaf(q[d], k[KIndex(token, d)], score);
+    return reinterpret_cast<const float*>(granule + offset + head_at);
+  };
+  auto* const weights = SharedMemory<float>();
+  float out[kLaneDims] = {};
+  float most = -INFINITY;
+  float sum = 0.0f;
+  const int keys = span.position + row + 1;
+  for (int first = 0; first < keys; first += kWarpLanes) {
+    const int mine = first + Lane();
+    float score = -INFINITY;
+    if (mine < keys) {
+      const float* k = view(mine, pool.k_offset);
+      const int token = mine % kGranuleTokens;
+      score = 0.0f;
+      for (int d = 0; d < pool.head_dim; ++d) {
+        score = fmaf(q[d], k[KIndex(token, d)], score);
+      }
+      score *= arguments.scale;
     }
-    score = WarpSum(score) * arguments.scale;
-    const float larger = fmaxf(most, score);
+    const float larger = fmaxf(most, WarpMax(score));
     const float factor = expf(most - larger);
     const float weight = expf(score - larger);
     most = larger;
-    sum = fmaf(sum, factor, weight);
+    sum = fmaf(sum, factor, WarpSum(weight));
+    weights[Lane()] = weight;
+    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kLaneDims; ++i) {
-      const int d = Lane() + i * kWarpLanes;
-      if (d < pool.head_dim) {
-        out[i] = fmaf(out[i], factor, weight * v[VIndex(token, d)]);
+    for (int i = 0; i < kLaneDims; ++i) out[i] *= factor;
+    const int end = Min(keys, first + kWarpLanes);
+    for (int key = first; key < end; ++key) {
+      const float* v = view(key, pool.v_offset);
+      const int token = key % kGranuleTokens;
+#pragma unroll
+      for (int i = 0; i < kLaneDims; ++i) {
+        const int d = Lane() + i * kWarpLanes;
+        if (d < pool.head_dim) {
+          out[i] = fmaf(weights[key - first], v[VIndex(token, d)], out[i]);
+        }
       }
     }
+    __syncwarp();  // before the weights are overwritten
   }
   float* to = arguments.out + (at * arguments.heads + head) * pool.head_dim;
 #pragma unroll
@@ -65,8 +82,8 @@ cudaError_t PlainAttention(cudaStream_t stream, const PoolShape& pool,
   const dim3 grid(static_cast<unsigned>(table.longest_span),
                   static_cast<unsigned>(arguments.heads),
                   static_cast<unsigned>(table.span_count));
-  return Launch(PlainKernel, grid, kWarpLanes, 0, stream, pool, arguments,
-                table.spans);
+  return Launch(PlainKernel, grid, kWarpLanes, kWarpLanes * sizeof(float),
+                stream, pool, arguments, table.spans);
 }
 
 }  // namespace holdfast::kernels::cuda

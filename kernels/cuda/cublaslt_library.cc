@@ -4,12 +4,16 @@
 
 #include <string>
 
+// Of the headers that this was compiled with.
+#define HF_TEXT_OF(number) #number
+#define HF_TEXT(number) HF_TEXT_OF(number)
+
 namespace holdfast::kernels::cuda {
 
 StatusOr<const CublasLt*> LoadCublasLt() {
   static CublasLt library;
   static const Status status = []() -> Status {
-    constexpr char kName[] = "libcublasLt.so.13";
+    constexpr char kName[] = "libcublasLt.so." HF_TEXT(CUBLAS_VER_MAJOR);
     void* loaded = nullptr;
     for (const std::string& path :
          {std::string(HOLDFAST_CUDA_LIBRARIES) + "/" + kName,

@@ -56,14 +56,37 @@ struct Problem {
   }
 };
 
-std::uint32_t Setting(const CublasLt& library,
-                      const cublasLtMatmulAlgo_t& algorithm,
-                      cublasLtMatmulAlgoConfigAttributes_t attribute) {
-  std::uint32_t value = 0;
+// What an algorithm is, as far as the library tells.
+constexpr struct {
+  cublasLtMatmulAlgoConfigAttributes_t attribute;
+  std::size_t bytes;
+} kSettings[] = {
+    {CUBLASLT_ALGO_CONFIG_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+    {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+    {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+    {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+    {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+};
+
+// "-": the algorithm has no such setting.
+std::string Setting(const CublasLt& library,
+                    const cublasLtMatmulAlgo_t& algorithm,
+                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                    std::size_t bytes) {
+  std::uint32_t wide = 0;
+  std::uint16_t narrow = 0;
+  void* const value = bytes == sizeof(narrow) ? static_cast<void*>(&narrow)
+                                              : static_cast<void*>(&wide);
   std::size_t written = 0;
-  (void)library.MatmulAlgoConfigGetAttribute(&algorithm, attribute, &value,
-                                             sizeof(value), &written);
-  return value;
+  if (library.MatmulAlgoConfigGetAttribute(&algorithm, attribute, value, bytes,
+                                           &written) != CUBLAS_STATUS_SUCCESS) {
+    return "-";
+  }
+  return std::to_string(wide + narrow);
 }
 
 }  // namespace
@@ -155,13 +178,8 @@ std::string Gemm::Record() const {
   for (const auto& [shape, algorithm] : chosen_) {
     record += "; " + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
               "/" + std::to_string(shape.y_stride) + ":";
-    for (const auto attribute :
-         {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
-          CUBLASLT_ALGO_CONFIG_SPLITK_NUM, CUBLASLT_ALGO_CONFIG_STAGES_ID,
-          CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
-          CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
-          CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME}) {
-      record += " " + std::to_string(Setting(*library_, algorithm, attribute));
+    for (const auto& [attribute, bytes] : kSettings) {
+      record += " " + Setting(*library_, algorithm, attribute, bytes);
     }
   }
   return record;

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/cuda_emulation/execution.h"
 #include "tests/cuda_emulation/fake_runtime.h"
+#include "tests/cuda_emulation/orders.h"
 
 namespace holdfast::gpu_check {
 namespace {
@@ -43,16 +46,17 @@ TEST_P(ChecksTest, EqualsTwin) {
 
 // A race shows as bits that depend on the order.
 TEST_P(ChecksTest, EqualBitsInAnyOrder) {
-  const auto digest = [this](Order order, std::uint64_t seed) {
-    emulation::SetOrder(order, seed);
+  const auto digest = [](const emulation::RunOrder& run) {
+    emulation::SetOrder(run.order, run.seed);
     const auto backend = MakeBackend();
     Checker checker(*backend);
     GetParam().run(checker);
     return checker.digest();
   };
-  const std::uint64_t ascending = digest(Order::kAscending, 0);
-  EXPECT_EQ(ascending, digest(Order::kDescending, 0));
-  EXPECT_EQ(ascending, digest(Order::kShuffled, 1));
+  const std::uint64_t first = digest(emulation::kRunOrders[0]);
+  for (const auto& run : std::span(emulation::kRunOrders).subspan(1)) {
+    EXPECT_EQ(first, digest(run)) << "seed " << run.seed;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/cuda_device.h"
 #include "engine/model/testing/temp_folder.h"
 #include "engine/model/testing/tiny_model.h"
 #include "engine/model/testing/tiny_variants.h"
@@ -47,6 +48,14 @@ class LogText {
   const spdlog::sink_ptr sink_;
 };
 
+// MiB of the table's row of this name; -1: there is none.
+double RowMebibytes(const std::string& log, const std::string& name) {
+  const std::size_t table = log.find("device memory, all of it");
+  const std::size_t row = log.find("  " + name + " ", table);
+  if (row == std::string::npos) return -1;
+  return std::atof(log.c_str() + row + 2 + name.size());
+}
+
 // MiB of the table's rows, down to what is left.
 double TableMebibytes(const std::string& log) {
   double sum = 0;
@@ -72,11 +81,16 @@ class CudaMemoryTest : public ::testing::Test {
     device.integrated = false;  // the budget is its own memory
     emulation::ResetFakeRuntime(device);
   }
-  absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(double pool_gb = 0.01) {
+  // `staging_gb`: 0 without a cache service.
+  absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(double pool_gb = 0.01,
+                                                     double staging_gb = 0) {
     Config config;
     config.model = path_;
     config.backend = "cuda";
-    config.no_cache_service = true;
+    config.run_dir = folder_.File("run");
+    config.no_cache_service = staging_gb == 0;
+    config.staging_gb = staging_gb;
+    config.planner_costs = "prefill=10,store=1000,disk=1000,spill=1000";
     config.prefix_chunk = 256;
     config.pool_gb = pool_gb;
     config.max_context = 512;
@@ -93,12 +107,18 @@ class CudaMemoryTest : public ::testing::Test {
 
 TEST_F(CudaMemoryTest, AllOfItIsTakenAtTheStartAndInTheTable) {
   LogText log;
-  auto engine = Load();
+  constexpr double kStagingMebibytes = 48;
+  auto engine = Load(0.01, kStagingMebibytes / 1024);
   ASSERT_TRUE(engine.ok()) << engine.status();
   const emulation::FakeUse start = CurrentUse();
-  // Rounded up to the device's granules, a few small things aside.
+  // Rounded up to the device's granules, a few small things aside. Staging is
+  // the host's memory, and has its row.
+  const double staging = RowMebibytes(log.text(), "staging");
+  EXPECT_NEAR(staging, kStagingMebibytes, 0.1) << log.text();
+  EXPECT_THAT(log.text(), HasSubstr("arena kind=cuda_ipc"));
   const double taken = static_cast<double>(start.bytes) / (1 << 20);
-  EXPECT_NEAR(TableMebibytes(log.text()) / taken, 1, 0.02) << log.text();
+  EXPECT_NEAR((TableMebibytes(log.text()) - staging) / taken, 1, 0.02)
+      << log.text();
 
   std::vector<std::shared_ptr<Job>> jobs;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
@@ -143,14 +163,17 @@ TEST_F(CudaMemoryTest, WeightsThatPassTheBudgetAreRefusedBeforeTheyAreTaken) {
   EXPECT_EQ(CurrentUse().allocations, 0);
 }
 
-// Rows of one kind of device are not another's.
+// Rows of one kind of device are not another's. And where the device shares the
+// host's memory, the budget is that memory's, less what the machine needs.
 TEST_F(CudaMemoryTest, TheDevicesArchitectureIsInTheFingerprint) {
   const auto fingerprint = [this](int minor) {
     FakeDevice device;
     device.minor = minor;
-    SetDevice(device);
+    emulation::ResetFakeRuntime(device);
     LogText log;
-    EXPECT_TRUE(Load().ok());
+    const auto engine = Load(1e5);  // more than there is: the start ends here
+    EXPECT_THAT(std::string(engine.status().message()),
+                HasSubstr("MemAvailable less 16 GiB"));
     const std::string text = log.text();
     return text.substr(text.find(" fingerprint="), 13 + 64);
   };
@@ -174,3 +197,10 @@ TEST_F(CudaMemoryTest, AStartWithoutMemoryLeavesNothing) {
 
 }  // namespace
 }  // namespace holdfast::engine
+
+// The arena's probe starts this program again.
+int main(int argc, char** argv) {
+  if (const auto peer = holdfast::engine::RunCudaPeer(argc, argv)) return *peer;
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

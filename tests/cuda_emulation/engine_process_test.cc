@@ -1,7 +1,15 @@
 // The engine's program on an emulated device: it serves, says what its memory
 // went to, and ends with a message and a code when the device has none left or
 // fails.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +31,57 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kIllegalAddress = 700;
+
+// What a service manager hears of programs that are started while this lives.
+class Pings {
+ public:
+  explicit Pings(const std::string& path)
+      : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address)),
+              0);
+    setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  }
+  ~Pings() {
+    unsetenv("NOTIFY_SOCKET");
+    close(socket_);
+  }
+  // Whether one comes, in a time in which one must.
+  bool Come() {
+    const auto until = steady_clock::now() + emulation::kGiveUp;
+    while (steady_clock::now() < until) {
+      if (Read() && message_.find("WATCHDOG=1") != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // Whether none comes any more, for the time of several.
+  bool End() {
+    const auto until = steady_clock::now() + emulation::kGiveUp;
+    while (steady_clock::now() < until) {
+      if (!Read()) return true;
+    }
+    return false;
+  }
+
+ private:
+  using steady_clock = std::chrono::steady_clock;
+
+  bool Read() {
+    pollfd ready = {socket_, POLLIN, 0};
+    if (poll(&ready, 1, 3000) != 1) return false;
+    char text[512];
+    const ssize_t bytes = recv(socket_, text, sizeof(text), 0);
+    message_.assign(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    return true;
+  }
+
+  const int socket_;
+  std::string message_;
+};
 
 class CudaProcessTest : public ::testing::Test {
  protected:
@@ -129,10 +188,25 @@ TEST_F(CudaProcessTest, ServesResumesAndEndsWhenTheDeviceIsLost) {
   EXPECT_EQ(program_.Wait(), 71) << Log();
   EXPECT_THAT(Log(), HasSubstr("failed for good"));
 
-  // A new process takes its place.
+  // A new process takes its place. A call of the device that does not return
+  // ends its pings: the service manager's watchdog then does what is done here.
+  Pings pings(folder_.File("notify"));
   Start({});
-  EXPECT_EQ(Generate(*Serving(), 5).finished().reason(), v1::Finished::LENGTH)
+  stub = Serving();
+  EXPECT_EQ(Generate(*stub, 5).finished().reason(), v1::Finished::LENGTH)
       << Log();
+  ASSERT_TRUE(pings.Come()) << Log();
+  program_.Tell("hold cudaStreamSynchronize");
+  auto hangs = std::async(std::launch::async, [&stub] {
+    v1::GenerateEvent last;
+    do {  // the first may be over before the call is held
+      last = Generate(*stub, 5);
+    } while (last.finished().reason() == v1::Finished::LENGTH);
+  });
+  ASSERT_TRUE(program_.Logs({"holding cudaStreamSynchronize"}));
+  EXPECT_TRUE(pings.End()) << Log();
+  EXPECT_EQ(program_.End(SIGABRT), -SIGABRT);
+  hangs.get();
 }
 
 // Three clients at once get what each gets alone.

@@ -4,13 +4,13 @@
 #include <ucontext.h>
 
 #include <algorithm>
-#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/float16.h"
@@ -22,19 +22,30 @@ constexpr int kMostThreads = 1024;
 constexpr int kWarpLanes = 32;
 constexpr std::size_t kStackBytes = 128 << 10;
 constexpr std::size_t kMostSharedBytes = 256 << 10;
+constexpr std::size_t kGuardBytes = 64 << 10;  // whole pages, whatever a page
+constexpr std::size_t kCanaryBytes = 128;
+constexpr unsigned char kFreshShared = 0xff;  // NaN, whatever the type
+constexpr int kNobody = -1;
 
 struct Context {
   ucontext_t user;
-  std::jmp_buf jump;
+  void* jump[5];
   bool started = false;  // jump is valid
 };
 
-// Unlike swapcontext this asks nothing of the kernel.
-__attribute__((noinline)) void Switch(Context& from, Context& to) {
-  if (_setjmp(from.jump) != 0) return;
-  from.started = true;
-  if (to.started) _longjmp(to.jump, 1);
+// In a function of its own, as the compiler's long jump must be.
+[[noreturn]] __attribute__((noinline)) void Jump(Context& to) {
+  if (to.started) __builtin_longjmp(to.jump, 1);
   setcontext(&to.user);
+  std::abort();  // there is no such context
+}
+
+// The compiler's own: no call of the kernel, as swapcontext makes, and nothing
+// of what the C library's longjmp does beside. Most of a test's time is here.
+__attribute__((noinline)) void Switch(Context& from, Context& to) {
+  if (__builtin_setjmp(from.jump) != 0) return;
+  from.started = true;
+  Jump(to);
 }
 
 enum class State { kReady, kAtBlock, kAtWarp, kDone };
@@ -101,12 +112,43 @@ class Device {
     body_ = nullptr;
   }
 
+  // The running thread stops here; who can go on does, on its own stack: this
+  // returns when it is this thread's turn again.
   void Yield(State state) {
     Thread& thread = *current_;
     thread.state = state;
-    const dim3 index = thread.index;
-    Switch(thread.context, scheduler_);
-    threadIdx = index;
+    switch (state) {
+      case State::kAtWarp:
+        ArriveAtWarp();
+        break;
+      case State::kAtBlock:
+        ArriveAtBlock();
+        break;
+      case State::kDone:
+        ++done_;
+        break;
+      case State::kReady:
+        break;
+    }
+    const int next = Next();
+    if (next == kNobody) {
+      if (done_ < threads_in_block_) {
+        Fatal("a barrier that not all threads reach");
+      }
+      return Switch(thread.context, scheduler_);
+    }
+    if (threads_[next].get() == &thread) return;
+    SetCurrent(next);
+    Switch(thread.context, current_->context);
+  }
+
+  // All threads of a block are at the same one.
+  void MeetAt(unsigned line) {
+    if (at_block_ == 0) barrier_line_ = line;
+    if (barrier_line_ != line) {
+      Fatal("threads of a block meet at different barriers");
+    }
+    Yield(State::kAtBlock);
   }
 
   // Whether an asynchronous copy happens when it is asked for, or waits until
@@ -118,7 +160,7 @@ class Device {
 
   Thread& thread() { return *current_; }
   Warp& warp() { return warps_[current_number_ / kWarpLanes]; }
-  void* shared() { return shared_.get(); }
+  void* shared() { return shared_end_ - SharedRoom(); }
 
  private:
   static void Entry() {
@@ -130,9 +172,17 @@ class Device {
   }
 
   void Prepare(int threads) {
-    if (shared_ == nullptr) {
-      shared_.reset(
-          static_cast<std::byte*>(std::aligned_alloc(128, kMostSharedBytes)));
+    if (shared_end_ == nullptr) {
+      // It ends where a page begins that nobody may touch.
+      void* memory = mmap(nullptr, kMostSharedBytes + 2 * kGuardBytes,
+                          PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) Fatal("no memory for shared memory");
+      shared_end_ =
+          static_cast<std::byte*>(memory) + kMostSharedBytes + kGuardBytes;
+      if (mprotect(shared_end_, kGuardBytes, PROT_NONE) != 0) {
+        Fatal("no guard behind shared memory");
+      }
     }
     while (static_cast<int>(threads_.size()) < threads) {
       auto thread = std::make_unique<Thread>();
@@ -163,7 +213,8 @@ class Device {
   }
 
   void RunBlock(int threads) {
-    std::memset(shared_.get(), 0xff, shared_bytes_);
+    std::memset(static_cast<std::byte*>(shared()) - kCanaryBytes, kFreshShared,
+                kCanaryBytes + SharedRoom());
     for (int i = 0; i < threads; ++i) {
       Thread& thread = *threads_[i];
       const unsigned n = static_cast<unsigned>(i);
@@ -175,75 +226,112 @@ class Device {
       thread.groups.clear();
     }
     for (Warp& warp : warps_) warp.waiting = 0;
-    at_block_ = 0;
-    int done = 0;
-    const auto order = Ordered(threads);
-    while (done < threads) {
-      bool progressed = false;
-      if (order_ == Order::kAscending) {
-        progressed = Pass(order, threads, &done);
-      } else {
-        // A warp runs as far ahead of the others as barriers let it.
-        for (const int warp : Ordered(threads / kWarpLanes)) {
-          std::vector<int> lanes;
-          for (const int i : order) {
-            if (i / kWarpLanes == warp) lanes.push_back(i);
-          }
-          while (Pass(lanes, threads, &done)) progressed = true;
+    at_block_ = done_ = 0;
+    threads_in_block_ = threads;
+    MakeRounds(threads);
+    SetCurrent(Next());
+    Switch(scheduler_, current_->context);
+    CheckShared();
+  }
+
+  std::size_t SharedRoom() const {
+    return (shared_bytes_ + kCanaryBytes - 1) / kCanaryBytes * kCanaryBytes;
+  }
+  // Beyond the guard page's grasp: what lies before, and up to the next 128.
+  void CheckShared() {
+    const auto* start = static_cast<const std::byte*>(shared());
+    const std::byte* const end = shared_end_;
+    const auto fresh = [](std::byte byte) {
+      return byte == std::byte{kFreshShared};
+    };
+    if (!std::all_of(start - kCanaryBytes, start, fresh) ||
+        !std::all_of(start + shared_bytes_, end, fresh)) {
+      Fatal("a write outside of the block's shared memory");
+    }
+  }
+
+  // In which order the block's threads have their turns: round_ holds them in
+  // groups of group_size_, and those of a group run until none can go on.
+  void MakeRounds(int threads) {
+    round_ = Ordered(threads);
+    group_size_ = threads;
+    if (order_ != Order::kAscending) {
+      // A warp runs as far ahead of the others as barriers let it.
+      group_size_ = kWarpLanes;
+      std::stable_sort(round_.begin(), round_.end(), [](int a, int b) {
+        return a / kWarpLanes < b / kWarpLanes;
+      });
+    }
+    groups_ = Ordered(threads / group_size_);
+    group_at_ = 0;
+    turn_ = group_size_ - 1;
+    progressed_ = false;
+  }
+
+  // Whose turn is next; kNobody: no thread can go on.
+  int Next() {
+    for (;;) {
+      const int* const group = &round_[groups_[group_at_] * group_size_];
+      for (int i = 0; i < group_size_; ++i) {
+        if (++turn_ == group_size_) turn_ = 0;
+        if (threads_[group[turn_]]->state == State::kReady) {
+          progressed_ = true;
+          return group[turn_];
         }
       }
-      if (!progressed) Fatal("a barrier that not all threads reach");
+      turn_ = group_size_ - 1;
+      if (++group_at_ < static_cast<int>(groups_.size())) continue;
+      group_at_ = 0;
+      if (!std::exchange(progressed_, false)) return kNobody;
+      groups_ = Ordered(static_cast<int>(groups_.size()));
     }
   }
 
-  // Runs each of these that can go on, once; whether any could.
-  bool Pass(const std::vector<int>& order, int threads, int* done) {
-    bool progressed = false;
-    for (const int i : order) {
-      if (threads_[i]->state != State::kReady) continue;
-      progressed = true;
-      Resume(i);
-      if (threads_[i]->state == State::kDone) ++*done;
-      if (threads_[i]->state == State::kAtBlock) Arrive(threads);
-    }
-    return progressed;
-  }
-
-  void Resume(int i) {
+  void SetCurrent(int i) {
     current_ = threads_[i].get();
     current_number_ = i;
     threadIdx = current_->index;
-    Switch(scheduler_, current_->context);
-    if (current_->state != State::kAtWarp) return;
-    Warp& warp = warps_[i / kWarpLanes];
-    if (++warp.waiting < kWarpLanes) return;
-    warp.waiting = 0;
-    const int first = i / kWarpLanes * kWarpLanes;
+  }
+
+  void ArriveAtWarp() {
+    Warp& arrived = warp();
+    if (++arrived.waiting < kWarpLanes) return;
+    arrived.waiting = 0;
+    const int first = current_number_ / kWarpLanes * kWarpLanes;
     for (int lane = 0; lane < kWarpLanes; ++lane) {
       threads_[first + lane]->state = State::kReady;
     }
   }
 
-  void Arrive(int threads) {
-    if (++at_block_ < threads) return;
+  void ArriveAtBlock() {
+    if (++at_block_ < threads_in_block_) return;
     at_block_ = 0;
-    for (int i = 0; i < threads; ++i) threads_[i]->state = State::kReady;
+    for (int i = 0; i < threads_in_block_; ++i) {
+      threads_[i]->state = State::kReady;
+    }
   }
 
   Order order_ = Order::kAscending;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Warp> warps_;
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> shared_;
+  std::byte* shared_end_ = nullptr;
   std::size_t shared_bytes_ = 0;
   const std::function<void()>* body_ = nullptr;
   Context scheduler_;
   Thread* current_ = nullptr;
   int current_number_ = 0;
+  // Of the running block.
+  int threads_in_block_ = 0;
+  int done_ = 0;
   int at_block_ = 0;
+  unsigned barrier_line_ = 0;
+  std::vector<int> round_;
+  std::vector<int> groups_;
+  int group_size_ = 0;
+  int group_at_ = 0;  // in groups_
+  int turn_ = 0;      // in the group
+  bool progressed_ = false;
 };
 
 float Half(std::uint32_t pair, int half) {
@@ -275,7 +363,7 @@ void RunGrid(dim3 grid, dim3 block, std::size_t shared_bytes,
 
 void* SharedMemory() { return Device::Get().shared(); }
 
-void BlockBarrier() { Device::Get().Yield(State::kAtBlock); }
+void BlockBarrier(unsigned line) { Device::Get().MeetAt(line); }
 
 void WarpBarrier(WarpOperation operation) {
   Warp& warp = Device::Get().warp();
@@ -337,9 +425,9 @@ void MmaBf16(float (&d)[4], const std::uint32_t (&a)[4],
       for (int upper = 0; upper < 2; ++upper) {
         for (int half = 0; half < 2; ++half) {
           const float w = Half(other.b[upper], half);
-          d[column] = std::fma(Half(row.a[2 * upper], half), w, d[column]);
-          d[2 + column] =
-              std::fma(Half(row.a[2 * upper + 1], half), w, d[2 + column]);
+          // A product of two bf16 numbers is a float.
+          d[column] += Half(row.a[2 * upper], half) * w;
+          d[2 + column] += Half(row.a[2 * upper + 1], half) * w;
         }
       }
     }

@@ -4,10 +4,11 @@
 // arrived. Nothing else orders threads: a missing barrier shows as soon as the
 // order of running is another (SetOrder).
 //
-// Stricter than a device: shared memory starts as NaN, asynchronous copies
-// happen at once or no earlier than the wait for them (as the order is), a
-// barrier that some threads do not reach is fatal, and so is a warp operation
-// of fewer than 32 lanes.
+// Stricter than a device: shared memory starts as NaN, and an access beyond it
+// is a fault; asynchronous copies happen at once or no earlier than the wait
+// for them (as the order is); a barrier that some threads do not reach is
+// fatal, and so are threads of a block that meet at different barriers and a
+// warp operation of fewer than 32 lanes.
 //
 // Included by the fake cuda_runtime.h; for one host thread at a time.
 #ifndef HOLDFAST_TESTS_CUDA_EMULATION_EXECUTION_H_
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <source_location>
 
 #define __global__
 #define __device__
@@ -66,7 +68,8 @@ void RunGrid(dim3 grid, dim3 block, std::size_t shared_bytes,
 // Of the running block; at a multiple of 128.
 void* SharedMemory();
 
-void BlockBarrier();
+// `line`: of the source, where all threads of the block must meet.
+void BlockBarrier(unsigned line);
 // Waits for the warp's other lanes at an operation of the same kind.
 enum class WarpOperation { kNone, kSync, kShuffle, kMma };
 void WarpBarrier(WarpOperation operation);
@@ -102,7 +105,10 @@ void MmaBf16(float (&d)[4], const std::uint32_t (&a)[4],
 
 }  // namespace holdfast::emulation
 
-inline void __syncthreads() { holdfast::emulation::BlockBarrier(); }
+inline void __syncthreads(
+    std::source_location at = std::source_location::current()) {
+  holdfast::emulation::BlockBarrier(at.line());
+}
 inline void __syncwarp(unsigned = 0xffffffffu) {
   holdfast::emulation::WarpBarrier(holdfast::emulation::WarpOperation::kSync);
 }

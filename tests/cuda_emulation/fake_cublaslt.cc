@@ -1,7 +1,6 @@
 // Products by the library's rules (column-major, leading dimensions,
 // transposition), bf16 in, float out. What a description does not allow is
 // refused as the library would: that is what this is for.
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cuda/cublaslt_library.h"
@@ -24,7 +23,18 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 namespace {
 
-constexpr std::uint64_t kAlgorithm = 21;
+constexpr std::uint32_t kAlgorithm = 21;
+constexpr std::uint32_t kInnerShape = 5;
+constexpr std::uint32_t kClusterShape = 3;
+
+// Settings lie in pairs in an algorithm's words. It has no custom option.
+std::uint32_t GetSetting(const cublasLtMatmulAlgo_t& algo, int attribute) {
+  const std::uint64_t word = algo.data[attribute / 2];
+  return static_cast<std::uint32_t>(attribute % 2 == 0 ? word : word >> 32);
+}
+void Set(cublasLtMatmulAlgo_t& algo, int attribute, std::uint64_t setting) {
+  algo.data[attribute / 2] |= attribute % 2 == 0 ? setting : setting << 32;
+}
 
 // Heights and widths of op(A), op(B) and D; false: they do not fit.
 bool Fits(const cublasLtMatmulDescOpaque_t& operation,
@@ -136,9 +146,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   results[0] = {};
-  results[0].algo.data[CUBLASLT_ALGO_CONFIG_ID] = kAlgorithm;
-  results[0].algo.data[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] =
-      preference->reduction == CUBLASLT_REDUCTION_SCHEME_NONE ? 1 : 4;
+  cublasLtMatmulAlgo_t& algo = results[0].algo;
+  Set(algo, CUBLASLT_ALGO_CONFIG_ID, kAlgorithm);
+  Set(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+      preference->reduction == CUBLASLT_REDUCTION_SCHEME_NONE ? 1 : 4);
+  Set(algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, kInnerShape);
+  Set(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, kClusterShape);
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -147,8 +160,15 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
     const cublasLtMatmulAlgo_t* algo,
     cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
     std::size_t bytes, std::size_t* written) {
-  const auto setting = static_cast<std::uint32_t>(algo->data[attribute]);
-  if (bytes != sizeof(setting)) return CUBLAS_STATUS_INVALID_VALUE;
+  const std::uint32_t setting = GetSetting(*algo, attribute);
+  const bool narrow = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ||
+                      attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+  if (bytes != (narrow ? sizeof(std::uint16_t) : sizeof(setting))) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (attribute == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   std::memcpy(value, &setting, bytes);
   *written = bytes;
   return CUBLAS_STATUS_SUCCESS;
@@ -163,7 +183,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                               const cublasLtMatmulAlgo_t* algo, void*,
                               std::size_t, cudaStream_t) {
   if (!Fits(*operation, *a_layout, *b_layout, *d_layout) ||
-      algo->data[CUBLASLT_ALGO_CONFIG_ID] != kAlgorithm ||
+      GetSetting(*algo, CUBLASLT_ALGO_CONFIG_ID) != kAlgorithm ||
       *static_cast<const float*>(alpha) != 1.0f ||
       *static_cast<const float*>(beta) != 0.0f) {
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -182,8 +202,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
             left[a_turned ? row * a_layout->ld + k : k * a_layout->ld + row];
         const auto y =
             right[b_turned ? k * b_layout->ld + col : col * b_layout->ld + k];
-        sum = std::fma(holdfast::kernels::Bf16ToFloat(x),
-                       holdfast::kernels::Bf16ToFloat(y), sum);
+        // A product of two bf16 numbers is a float.
+        sum += holdfast::kernels::Bf16ToFloat(x) *
+               holdfast::kernels::Bf16ToFloat(y);
       }
       out[col * d_layout->ld + row] = sum;
     }

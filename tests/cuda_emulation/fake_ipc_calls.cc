@@ -26,10 +26,12 @@ cudaError_t cudaIpcCloseMemHandle(void* pointer) {
 
 namespace {
 
-// An event's handle names the process it is of; opened, it has always come.
+// An event's handle names the process it is of, and whether it has come there:
+// at once, or never.
 struct EventHandle {
   char magic[8];
   int pid;
+  bool comes;
 };
 static_assert(sizeof(EventHandle) <= sizeof(cudaIpcEventHandle_t));
 
@@ -48,6 +50,7 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle,
   EventHandle bytes = {};
   std::memcpy(bytes.magic, "fakeevt", 8);
   bytes.pid = getpid();
+  bytes.comes = runtime.device.events_come;
   std::memset(handle->reserved, 0, sizeof(handle->reserved));
   std::memcpy(handle->reserved, &bytes, sizeof(bytes));
   return cudaSuccess;
@@ -64,5 +67,6 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event,
   if (bytes.pid == getpid())
     return runtime.Answer(cudaErrorDeviceUninitialized);
   *event = reinterpret_cast<cudaEvent_t>(new char);
+  if (!bytes.comes) runtime.never_come.insert(*event);
   return cudaSuccess;
 }

@@ -54,6 +54,7 @@ cudaError_t cudaHostUnregister(void* pointer) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   HF_ENTER("cudaMemGetInfo");
+  runtime.Settle();
   *total = runtime.device.total_bytes;
   *free = *total - runtime.bytes;
   return cudaSuccess;
@@ -62,6 +63,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
                        cudaMemcpyKind kind) {
   HF_ENTER("cudaMemcpy");
+  if (runtime.Touch(to, from) != cudaSuccess) return runtime.sticky;
   runtime.Flush();
   if (kind == cudaMemcpyHostToDevice && !runtime.Pinned(from)) {
     const auto* start = static_cast<const char*>(from);
@@ -78,6 +80,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
   HF_ENTER("cudaMemcpyAsync");
+  if (runtime.Touch(to, from) != cudaSuccess) return runtime.sticky;
   if (kind == cudaMemcpyDeviceToHost) {
     const auto* start = static_cast<const char*>(from);
     runtime.arriving[stream].push_back(
@@ -95,6 +98,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t height, cudaMemcpyKind,
                               cudaStream_t) {
   HF_ENTER("cudaMemcpy2DAsync");
+  if (runtime.Touch(to, from) != cudaSuccess) return runtime.sticky;
   if (width > to_pitch || width > from_pitch) {
     return runtime.Answer(cudaErrorInvalidValue);
   }
@@ -107,6 +111,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   HF_ENTER("cudaMemset");
+  if (runtime.Touch(to, to) != cudaSuccess) return runtime.sticky;
   runtime.pending.push_back([=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
@@ -114,6 +119,7 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes,
                             cudaStream_t) {
   HF_ENTER("cudaMemsetAsync");
+  if (runtime.Touch(to, to) != cudaSuccess) return runtime.sticky;
   std::memset(to, value, bytes);
   return cudaSuccess;
 }

@@ -5,7 +5,8 @@
 // * the process that exported a handle cannot open it; another may open it
 //   once more only as a further reference (same pointer), each to be closed;
 // * memory freed while a peer has it open stays charged until the peer closes;
-//   an access through the exporter's pointer is an illegal address;
+// * a copy to or from memory that was freed is an illegal address; a kernel's
+//   access is a fault;
 // * an illegal address is sticky: every later call fails with it;
 // * bytes of memory that was exported and freed are garbage from then on, for
 //   a peer that has it open too;
@@ -43,7 +44,7 @@ struct FakeDevice {
   bool integrated = true;
   bool ipc = true;  // else IPC calls are "not supported"
   bool ipc_events = true;
-  bool events_come = true;  // else they are never ready
+  bool events_come = true;  // else never: also what other processes open
   bool vmm = true;          // else the driver has none of the cuMem functions
   bool host_register = true;
   bool pageable_access = true;

@@ -1,6 +1,7 @@
 #include "tests/cuda_emulation/fake_state.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ cudaError_t Runtime::Allocate(void** pointer, std::size_t size) {
     return cudaSuccess;
   }
   const std::size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment;
+  Settle();
   if (rounded > device.total_bytes - std::min(device.total_bytes, bytes)) {
     return cudaErrorMemoryAllocation;
   }
@@ -64,18 +66,35 @@ cudaError_t Runtime::Free(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   const auto it = allocations.find(static_cast<char*>(pointer));
   if (it == allocations.end()) return cudaErrorInvalidValue;
-  bytes -= it->second;
+  const std::size_t freed_bytes = it->second;
   allocations.erase(it);
-  const auto segment = SegmentOf(pointer);
-  if (--segment->second.allocations > 0) return cudaSuccess;
-  // The pages go when the last process that has them mapped lets go.
-  if (segment->second.exported) {
-    std::memset(segment->first, kFreedMemory, segment->second.bytes);
+  const auto at = SegmentOf(pointer);
+  Segment& segment = at->second;
+  if (--segment.allocations > 0) {
+    bytes -= freed_bytes;
+    return cudaSuccess;
   }
-  munmap(segment->first, segment->second.bytes);
-  close(segment->second.fd);
-  segments.erase(segment);
+  // The pages go when the last process that has them mapped lets go.
+  if (segment.exported) {
+    std::memset(at->first, kFreedMemory, segment.bytes);
+  }
+  // The addresses stay taken, so that a late access is seen.
+  (void)mmap(at->first, segment.bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  freed[at->first] = segment.bytes;
+  lingering.push_back({segment.fd, freed_bytes});
+  segments.erase(at);
+  Settle();
   return cudaSuccess;
+}
+
+void Runtime::Settle() {
+  std::erase_if(lingering, [this](const Lingering& memory) {
+    if (flock(memory.fd, LOCK_EX | LOCK_NB) != 0) return false;
+    close(memory.fd);
+    bytes -= memory.bytes;
+    return true;
+  });
 }
 
 cudaError_t Runtime::Open(void** pointer, const cudaIpcMemHandle_t& handle) {
@@ -101,9 +120,11 @@ cudaError_t Runtime::Open(void** pointer, const cudaIpcMemHandle_t& handle) {
   if (fd < 0) return cudaErrorMapBufferObjectFailed;
   void* base =
       mmap(nullptr, bytes_of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (base == MAP_FAILED) return cudaErrorMapBufferObjectFailed;
-  opened[static_cast<char*>(base)] = {exporter, bytes_of.bytes, 1};
+  if (base == MAP_FAILED || flock(fd, LOCK_SH | LOCK_NB) != 0) {
+    close(fd);
+    return cudaErrorMapBufferObjectFailed;
+  }
+  opened[static_cast<char*>(base)] = {exporter, bytes_of.bytes, 1, fd};
   *pointer = base;
   return cudaSuccess;
 }
@@ -129,6 +150,7 @@ cudaError_t Runtime::Close(void* pointer) {
   if (it == opened.end()) return cudaErrorInvalidValue;
   if (--it->second.references > 0) return cudaSuccess;
   munmap(it->first, it->second.bytes);
+  close(it->second.fd);
   opened.erase(it);
   return cudaSuccess;
 }
@@ -142,6 +164,11 @@ void ResetFakeRuntime(const FakeDevice& device) {
   while (!runtime.opened.empty()) {
     (void)runtime.Close(runtime.opened.begin()->first);
   }
+  for (const Lingering& memory : runtime.lingering) close(memory.fd);
+  runtime.lingering.clear();
+  for (const auto& [start, size] : runtime.freed) munmap(start, size);
+  runtime.freed.clear();
+  runtime.bytes = 0;
   for (const auto& [pointer, bytes] : runtime.pinned) std::free(pointer);
   runtime.pinned.clear();
   runtime.pending.clear();
@@ -201,6 +228,7 @@ void WaitWhileHeld(const char* function) {
 FakeUse CurrentUse() {
   Runtime& runtime = Runtime::Get();
   const std::lock_guard lock(runtime.mutex);
+  runtime.Settle();
   return {static_cast<int>(runtime.allocations.size()),
           static_cast<int>(runtime.opened.size()), runtime.bytes};
 }

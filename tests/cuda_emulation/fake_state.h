@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -43,10 +44,19 @@ struct HandleBytes {
 };
 static_assert(sizeof(HandleBytes) <= sizeof(cudaIpcMemHandle_t));
 
+// The exporter's memory has a lock on it from each process that has it open:
+// that goes with the process, too.
 struct Opened {
   std::tuple<int, int> exporter;
   std::size_t bytes = 0;
   int references = 0;
+  int fd = -1;
+};
+
+// Freed while another process has it open: stays charged until that lets go.
+struct Lingering {
+  int fd = -1;
+  std::size_t bytes = 0;
 };
 
 struct Failure {
@@ -69,10 +79,13 @@ class Runtime {
   std::map<char*, Segment> segments;         // by base
   std::map<char*, std::size_t> allocations;  // by pointer
   std::map<char*, Opened> opened;            // by base
-  std::map<void*, std::size_t> pinned;       // cudaHostAlloc
-  std::map<void*, std::size_t> registered;   // cudaHostRegister
+  std::vector<Lingering> lingering;
+  std::map<char*, std::size_t> freed;       // addresses nobody gets again
+  std::map<void*, std::size_t> pinned;      // cudaHostAlloc
+  std::map<void*, std::size_t> registered;  // cudaHostRegister
   std::map<const void*, std::size_t> shared_limits;
   std::map<cudaEvent_t, unsigned> event_flags;
+  std::set<cudaEvent_t> never_come;  // opened here
   std::size_t bytes = 0;
   // Work of the default stream that the host does not wait for.
   std::vector<std::function<void()>> pending;
@@ -96,6 +109,19 @@ class Runtime {
     if (it == pinned.begin()) return false;
     const auto& [start, size] = *std::prev(it);
     return pointer < static_cast<const char*>(start) + size;
+  }
+
+  bool Freed(const void* address) const {
+    const auto* at = static_cast<const char*>(address);
+    const auto it = freed.upper_bound(const_cast<char*>(at));
+    if (it == freed.begin()) return false;
+    const auto& [start, size] = *std::prev(it);
+    return at < start + size;
+  }
+  // What a device says to an access to these: nothing, or what stays.
+  cudaError_t Touch(const void* to, const void* from) {
+    if (Freed(to) || Freed(from)) sticky = cudaErrorIllegalAddress;
+    return sticky;
   }
 
   cudaError_t Answer(cudaError_t error) {
@@ -130,6 +156,8 @@ class Runtime {
   }
 
   cudaError_t Free(void* pointer);
+  // No longer charges for what other processes have let go of.
+  void Settle();
   cudaError_t Open(void** pointer, const cudaIpcMemHandle_t& handle);
   cudaError_t Export(cudaIpcMemHandle_t* handle, void* pointer);
   cudaError_t Close(void* pointer);

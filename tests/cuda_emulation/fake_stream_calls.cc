@@ -41,6 +41,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   auto& runtime = holdfast::emulation::Runtime::Get();
   const std::lock_guard lock(runtime.mutex);
   runtime.event_flags.erase(event);
+  runtime.never_come.erase(event);
   delete reinterpret_cast<char*>(event);
   return cudaSuccess;
 }
@@ -50,10 +51,11 @@ cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
   HF_ENTER("cudaEventQuery");
-  return runtime.Answer(runtime.device.events_come ? cudaSuccess
-                                                   : cudaErrorNotReady);
+  const bool come =
+      runtime.device.events_come && !runtime.never_come.contains(event);
+  return runtime.Answer(come ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t) {

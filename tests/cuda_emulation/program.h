@@ -64,7 +64,15 @@ class Program {
   }
   int Wait() {
     int status = 0;
-    EXPECT_GT(waitpid(std::exchange(child_, -1), &status, 0), 0);
+    const pid_t child = std::exchange(child_, -1);
+    const auto until = std::chrono::steady_clock::now() + kGiveUp;
+    pid_t ended = 0;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 &&
+           std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(ended, child) << "did not end\n" << Log();
+    if (ended == 0) kill(child, SIGKILL);
     if (tell_ >= 0) close(std::exchange(tell_, -1));
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }

@@ -2,15 +2,22 @@
 // that enforces CUDA's rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/ipc/arena_probe.h"
 #include "kernels/cuda/ipc/device_facts.h"
 #include "kernels/cuda/ipc/host_reads.h"
@@ -31,6 +38,15 @@ using ::testing::HasSubstr;
 
 constexpr char kPeer[] = HOLDFAST_IPC_PEER;
 constexpr std::chrono::seconds kDeadline{20};
+
+double AvailableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    double kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
 
 class RuntimeTest : public ::testing::Test {
  protected:
@@ -156,6 +172,34 @@ TEST_F(RuntimeTest, APeerThatDoesNotAnswerIsGivenUp) {
   EXPECT_THAT(absent.reason, HasSubstr("/nonexistent"));
 }
 
+// As one is that hangs in a driver's call. What keeps it here is a tracer that
+// does not ask for its end.
+TEST_F(RuntimeTest, AKilledPeerThatDoesNotEndIsLeftBehind) {
+  auto peer = ProbePeer::Start(kPeer, kDeadline);
+  ASSERT_TRUE(peer.ok());
+  const pid_t pid = peer->pid();
+  int traced[2];
+  ASSERT_EQ(pipe(traced), 0);
+  const pid_t tracer = fork();
+  if (tracer == 0) {
+    const char answer = ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0;
+    if (write(traced[1], &answer, 1) == 1) pause();
+    _exit(0);
+  }
+  ASSERT_GT(tracer, 0);
+  char may = 0;
+  ASSERT_EQ(read(traced[0], &may, 1), 1);
+  const Status status = may ? peer->Kill() : OkStatus();
+  kill(tracer, SIGKILL);
+  EXPECT_EQ(waitpid(tracer, nullptr, 0), tracer);
+  close(traced[0]);
+  close(traced[1]);
+  if (!may) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_THAT(status.message(), HasSubstr("was killed and did not end"));
+  EXPECT_TRUE(peer->Kill().ok());  // nothing more to do
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
 TEST_F(RuntimeTest, EitherSideMayBeKilled) {
   const Status importer = KillImporter(kPeer, kDeadline);
   EXPECT_TRUE(importer.ok()) << importer.message();
@@ -260,6 +304,40 @@ TEST_F(RuntimeTest, DescriptorsAndEventsAreTriedWhereTheDeviceHasThem) {
             StatusCode::kUnimplemented);
 }
 
+// The second process asks for two seconds, the first has its own deadline.
+TEST_F(RuntimeTest, AnEventThatNeverComesIsGivenUp) {
+  FakeDevice device;
+  device.events_come = false;
+  ResetFakeRuntime(device);
+  const Status given_up = EventRoundTrip(kPeer, kDeadline);
+  ASSERT_FALSE(given_up.ok());
+  EXPECT_THAT(given_up.message(),
+              HasSubstr("an event of the other process did not come"));
+  EXPECT_THAT(EventRoundTrip(kPeer, std::chrono::milliseconds(50)).message(),
+              HasSubstr("did not answer in time"));
+  // That is a line of the facts, and the arena is chosen as it would be.
+  EXPECT_EQ(ChooseArena(kPeer, kDeadline).kind, ArenaKind::kCudaIpc);
+}
+
+// Every setting that tells algorithms apart, as far as the library has it.
+TEST_F(RuntimeTest, TheChosenAlgorithmIsRecorded) {
+  const auto stream = MakeStream();
+  ASSERT_TRUE(stream.ok());
+  const auto gemm = Gemm::Make(stream->get(), 16);
+  ASSERT_TRUE(gemm.ok());
+  EXPECT_EQ((*gemm)->Record(), "cublasLt 130100 rows 16");
+  const std::vector<std::uint16_t> numbers(64);
+  std::vector<float> y(16);
+  ASSERT_TRUE(
+      (*gemm)
+          ->Multiply(numbers.data(), 8, numbers.data(), 2, 8, 8, y.data(), 8)
+          .ok());
+  // Identity, tile, split, stages, swizzle, option, reduction, inner shape,
+  // cluster shape.
+  EXPECT_EQ((*gemm)->Record(),
+            "cublasLt 130100 rows 16; 8x8/8: 21 0 1 0 0 - 0 5 3");
+}
+
 TEST_F(RuntimeTest, FilesAreReadIntoPinnedMemory) {
   for (const HostRead& read : {CopyFromPlainMemfd(), KernelReadOfPlainMemfd(),
                                DirectReadIntoHostAlloc("/var/tmp"),
@@ -294,13 +372,19 @@ TEST_F(RuntimeTest, FactsNameTheDevice) {
 TEST_F(RuntimeTest, BudgetOfASharedMemoryIsTheKernels) {
   const auto shared = DeviceBudget();
   ASSERT_TRUE(shared.ok());
-  EXPECT_THAT(shared->how, HasSubstr("MemAvailable"));
+  EXPECT_THAT(shared->how, HasSubstr("MemAvailable less 16 GiB"));
+  EXPECT_TRUE(shared->integrated);
+  // Other programs take and give memory meanwhile.
+  constexpr double kGiB = 1 << 30;
+  const double left = std::max(0.0, AvailableBytes() - 16 * kGiB);
+  EXPECT_NEAR(static_cast<double>(shared->bytes), left, 4 * kGiB);
   FakeDevice device;
   device.integrated = false;
   ResetFakeRuntime(device);
   const auto own = DeviceBudget();
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(own->bytes, device.total_bytes);
+  EXPECT_FALSE(own->integrated);
 }
 
 }  // namespace

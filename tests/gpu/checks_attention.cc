@@ -169,6 +169,8 @@ void CheckAttention(Checker& checker) {
            Case{"attention 256 prefill", 2, 1, 256, bf16, {{9, 70}}},
            Case{"attention 256 decode", 6, 1, 256, bf16, {{270, 3}}},
            Case{"attention f32", 4, 2, 64, StateType::kF32, {{250, 9}, {0, 1}}},
+           Case{"attention f32 128", 3, 1, 128, StateType::kF32, {{29, 37}}},
+           Case{"attention f32 256", 2, 2, 256, StateType::kF32, {{0, 34}}},
        }) {
     AttentionCase(checker, shape).Run();
     checker.Release();

@@ -171,6 +171,9 @@ void CheckGatedDeltaNet(Checker& checker) {
   Run(checker, {2, 4, 16, 32, GdnHeads::kGrouped, StateType::kF32},
       "gdn 16 f32", 40);
   Run(checker, {1, 1, 256, 32, GdnHeads::kGrouped, bf16}, "gdn 256", 6);
+  // Long enough that errors of the recurrence would add up.
+  Run(checker, {1, 2, 128, 32, GdnHeads::kGrouped, bf16}, "gdn 128 long", 65);
+  Run(checker, {1, 2, 64, 32, GdnHeads::kTiled, bf16}, "gdn 64 long", 130);
 }
 
 }  // namespace holdfast::gpu_check

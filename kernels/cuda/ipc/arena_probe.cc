@@ -57,7 +57,7 @@ Status KillImporter(const std::string& program, milliseconds deadline) {
   HF_ASSIGN_OR_RETURN(ProbePeer peer, ProbePeer::Start(program, deadline));
   HF_ASSIGN_OR_RETURN(const ProbeReply reply, peer.Call(request));
   HF_RETURN_IF_ERROR(ExpectSum(reply.sum, 1, "the second process"));
-  peer.Kill();
+  HF_RETURN_IF_ERROR(peer.Kill());
   HF_ASSIGN_OR_RETURN(const std::uint64_t sum, SumOfDevice(memory.data()));
   return ExpectSum(sum, 1, "the owner");
 }
@@ -70,7 +70,7 @@ Status KillExporter(const std::string& program, milliseconds deadline,
   HF_ASSIGN_OR_RETURN(const ProbeReply reply, peer.Call(request));
   {
     HF_ASSIGN_OR_RETURN(ImportedPool pool, ImportedPool::Open(reply.handle));
-    peer.Kill();
+    HF_RETURN_IF_ERROR(peer.Kill());
     if (at) at("killed");
     HF_ASSIGN_OR_RETURN(const std::uint64_t sum, SumOfPool(pool));
     HF_RETURN_IF_ERROR(ExpectSum(sum, 3, "the importer"));

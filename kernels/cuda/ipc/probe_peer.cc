@@ -30,7 +30,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kEventWait{2};
-constexpr milliseconds kEventPoll{1};
+constexpr milliseconds kPoll{1};
+// A killed process is gone at once, unless it is inside of a driver's call.
+constexpr std::chrono::seconds kEndWait{2};
 
 Status Errno(const char* what) {
   return Internal(std::string(what) + ": " + std::strerror(errno));
@@ -92,7 +94,7 @@ Status WaitForEvent(const cudaIpcEventHandle_t& handle) {
     if (steady_clock::now() >= until) {
       return FailedPrecondition("an event of the other process did not come");
     }
-    std::this_thread::sleep_for(kEventPoll);
+    std::this_thread::sleep_for(kPoll);
   }
 }
 
@@ -157,22 +159,32 @@ ProbePeer::ProbePeer(ProbePeer&& other) noexcept
       until_(other.until_) {}
 
 ProbePeer::~ProbePeer() {
-  Kill();
+  (void)Kill();
   if (socket_ >= 0) close(socket_);
 }
 
-void ProbePeer::Kill() {
-  if (pid_ == 0) return;
-  kill(pid_, SIGKILL);
-  (void)waitpid(pid_, nullptr, 0);
-  pid_ = 0;
+Status ProbePeer::Kill() {
+  if (pid_ == 0) return OkStatus();
+  const pid_t pid = std::exchange(pid_, 0);
+  kill(pid, SIGKILL);
+  const auto until = steady_clock::now() + kEndWait;
+  while (waitpid(pid, nullptr, WNOHANG) == 0) {
+    if (steady_clock::now() >= until) {
+      return FailedPrecondition("the probe's second process " +
+                                std::to_string(pid) +
+                                " was killed and did not end");
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  return OkStatus();
 }
 
 StatusOr<ProbeReply> ProbePeer::Call(const ProbeRequest& request, int fd) {
   ProbeRequest copy = request;
   Packet packet(&copy, sizeof(copy));
   if (fd >= 0) packet.AddFd(fd);
-  if (sendmsg(socket_, &packet.message, MSG_NOSIGNAL) != sizeof(copy)) {
+  if (sendmsg(socket_, &packet.message, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+      sizeof(copy)) {
     return Errno("the probe's second process");
   }
   const auto left =

@@ -34,7 +34,8 @@ struct ProbeReply {
   char problem[256] = {};  // empty: none
 };
 
-// Killed and reaped when destroyed. Every wait ends at the deadline.
+// Killed and reaped when destroyed. Every wait for an answer ends at the
+// deadline, the wait for its end after two seconds.
 class ProbePeer {
  public:
   static StatusOr<ProbePeer> Start(const std::string& program,
@@ -45,7 +46,10 @@ class ProbePeer {
 
   // `fd`, when there is one, goes along; it stays the caller's.
   StatusOr<ProbeReply> Call(const ProbeRequest& request, int fd = -1);
-  void Kill();
+  // Kills and reaps it. An error: it did not end (in a driver's call that
+  // hangs, a process does not) and is left behind.
+  Status Kill();
+  pid_t pid() const { return pid_; }  // 0 once killed
 
  private:
   ProbePeer() = default;
