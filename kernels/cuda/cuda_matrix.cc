@@ -8,6 +8,7 @@
 #include "kernels/float16.h"
 #include "kernels/host/packed_matrix.h"
 #include "kernels/host/quant_format.h"
+#include "kernels/host/thread_pool.h"
 
 namespace holdfast::kernels::cuda {
 namespace {

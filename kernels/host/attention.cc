@@ -151,6 +151,9 @@ void HostAttention::RunTile(int index, int thread) {
   const bool follows = progress.row == row && progress.next == tile;
   const int place = batch_.perturbed ? tiles - 1 - tile : tile;
   float* const to = follows ? own : row_partials + place * tile_floats;
+  // Its lines are where they were read last.
+  if (thread != 0 && !follows)
+    FetchLinesToWrite(to, tile_floats * sizeof(float));
   const std::byte* const block = span.blocks[tile];
   const std::size_t k_offset = KOffset(call.shape, call.layer);
   kernels_.tile(call.shape,
@@ -172,7 +175,7 @@ const std::byte* HostAttention::KeysAfter(int index, int thread) const {
   int next = tile + 1;
   const ThreadPool::Range share =
       pool_.ShareOf(batch_.rows * batch_.tiles, thread);
-  if (index + 1 == share.end) {
+  if (index + 1 == share.end && batch_.tiles > 1) {
     // As a rule the same rows are read in the next layer next.
     next = share.begin % batch_.tiles;
     ++layer;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/host/fetch.h"
+#include "kernels/host/thread_pool.h"
 
 namespace holdfast::kernels {
 namespace {
@@ -140,6 +141,7 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
   }
   matrix->cols_ = parts[0].cols;
   matrix->bytes_ = bytes;
+  matrix->balance_ = std::make_shared<ThreadBalance>();
   HF_ASSIGN_OR_RETURN(matrix->memory_,
                       memory.arena_.Take(bytes, DescribeTensor(parts[0])));
 
@@ -165,7 +167,8 @@ StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(
                            matrix->parts_.size() * sizeof(Part),
                            matrix->memory_.get(),
                            bytes,
-                           matrix->pairs_};
+                           matrix->pairs_,
+                           matrix->balance_};
   }
   matrix->follower_ = std::make_shared<Place>();
   memory.after_last_ = matrix->follower_;
@@ -179,13 +182,14 @@ const std::byte* PackedMatrix::PairData(int index) const {
 const std::byte* PackedMatrix::ShareAfter(int thread,
                                           const ThreadPool& pool) const {
   const Place& next = *follower_;
-  if (next.data == nullptr || next.pairs > ThreadPool::kMostShared) {
+  if (next.data == nullptr || 2 * next.pairs > ThreadPool::kMostShared) {
     return next.data;
   }
   FetchLines(next.matrix, sizeof(PackedMatrix));
   FetchLines(next.parts, next.parts_bytes);
-  return next.data +
-         next.bytes / next.pairs * pool.ShareOf(next.pairs, thread).begin;
+  const ThreadPool::Range share =
+      pool.ShareOf(2 * next.pairs, thread, next.balance->lead());
+  return next.data + next.bytes / next.pairs * (share.begin / 2);
 }
 
 Panel PackedMatrix::PanelIn(const Part& part, int index) const {

@@ -19,7 +19,6 @@
 #include "kernels/backend.h"
 #include "kernels/host/memory.h"
 #include "kernels/host/quant_format.h"
-#include "kernels/host/thread_pool.h"
 #include "kernels/status.h"
 
 namespace holdfast::kernels {
@@ -54,6 +53,8 @@ struct Panel {
   int column = 0;
 };
 
+class ThreadBalance;
+class ThreadPool;
 class WeightMemory;
 
 class PackedMatrix final : public Matrix {
@@ -81,6 +82,9 @@ class PackedMatrix final : public Matrix {
   // is none. Memory to be fetched, not to be read: that matrix may be gone.
   const std::byte* ShareAfter(int thread, const ThreadPool& pool) const;
 
+  // Of products of few rows, whose loops are over two indices a pair.
+  ThreadBalance& balance() const { return *balance_; }
+
  private:
   struct Part {
     WeightType type = WeightType::kF32;
@@ -101,6 +105,7 @@ class PackedMatrix final : public Matrix {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
     int pairs = 0;
+    std::shared_ptr<const ThreadBalance> balance;
   };
 
   Panel PanelIn(const Part& part, int index) const;
@@ -110,6 +115,7 @@ class PackedMatrix final : public Matrix {
   int pairs_ = 0;
   std::shared_ptr<std::byte> memory_;
   std::shared_ptr<Place> follower_;  // filled when that one is packed
+  std::shared_ptr<ThreadBalance> balance_;
 };
 
 // Memory of a backend's matrices, one after the other in the order of their

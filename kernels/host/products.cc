@@ -24,10 +24,6 @@ constexpr std::size_t kWidenedFloats = kWidenedK * kPanelColumns;
 constexpr std::size_t kThreadFloats =
     kWidenedFloats + kBlockRows * kPanelColumns;
 
-// Pairs of panels for each thread from which on a thread's share ends between
-// pairs.
-constexpr int kFewPairs = 4;
-
 int RoundUp(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -68,35 +64,41 @@ void HostProducts::MatMul(const PackedMatrix& w, const float* x, int rows,
   }
 }
 
+void HostProducts::FetchOutput(std::int64_t column, int panels, int rows,
+                               std::int64_t stride, float* y) const {
+  if (pool_.threads() == 1) return;
+  for (int row = 0; row < rows; ++row) {
+    FetchLinesToWrite(y + row * stride + column,
+                      panels * kPanelColumns * sizeof(float));
+  }
+}
+
 void HostProducts::FewRows(const PackedMatrix& w, const float* x, int rows,
                            const float* bias, float* y) {
+  ThreadBalance& balance = w.balance();
+  const int lead = balance.lead();
   const PackedMatrix* const matrix = &w;
-  // Two panels together, but where a thread has few pairs an odd one does not
-  // keep it waiting: shares may end inside a pair.
-  if (w.pairs() < kFewPairs * pool_.threads() ||
-      w.pairs() > ThreadPool::kMostShared) {
-    pool_.ForRuns(2 * w.pairs(), 2, [=, this](int begin, int end, int) {
-      const PackedMatrix::Pair pair = matrix->pair(begin / 2);
-      const int first = begin % 2;
-      const int count = std::min(first + end - begin, pair.count) - first;
-      if (count <= 0) return;  // of a panel that is alone in its pair
-      kernels_.few({pair.panels + first, count, matrix->cols(), x, rows, bias,
-                    y, matrix->rows(), matrix->PairData(begin / 2 + 1)});
-    });
-    return;
-  }
-  pool_.For(w.pairs(), [=, this](int index, int thread) {
-    const PackedMatrix::Pair pair = matrix->pair(index);
-    const ThreadPool::Range share = pool_.ShareOf(matrix->pairs(), thread);
-    if (index == share.begin && thread != 0) {
-      FetchLines(x, rows * matrix->cols() * sizeof(float));
-    }
-    const std::byte* next = nullptr;
-    if (index + 1 == share.end) next = matrix->ShareAfter(thread, pool_);
-    if (next == nullptr) next = matrix->PairData(index + 1);
-    kernels_.few({pair.panels, pair.count, matrix->cols(), x, rows, bias, y,
-                  matrix->rows(), next});
-  });
+  // Two panels together, but shares may end inside a pair.
+  pool_.ForRuns(
+      2 * w.pairs(), 2, lead, [=, this](int begin, int end, int thread) {
+        const PackedMatrix::Pair pair = matrix->pair(begin / 2);
+        const int first = begin % 2;
+        const int count = std::min(first + end - begin, pair.count) - first;
+        const ThreadPool::Range share =
+            pool_.ShareOf(2 * matrix->pairs(), thread, lead);
+        if (begin == share.begin && thread != 0) {
+          FetchLines(x, rows * matrix->cols() * sizeof(float));
+        }
+        if (count <= 0) return;  // of a panel that is alone in its pair
+        FetchOutput(pair.panels[first].first_column, count, rows,
+                    matrix->rows(), y);
+        const std::byte* next = nullptr;
+        if (end == share.end) next = matrix->ShareAfter(thread, pool_);
+        if (next == nullptr) next = matrix->PairData(begin / 2 + 1);
+        kernels_.few({pair.panels + first, count, matrix->cols(), x, rows, bias,
+                      y, matrix->rows(), next});
+      });
+  if (pool_.threads() > 1) balance.Learn(pool_.pauses());
 }
 
 void HostProducts::RowInHalves(const PackedMatrix& w, const float* x,

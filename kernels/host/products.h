@@ -41,6 +41,10 @@ class HostProducts {
     int rows = 0;
   };
 
+  // Before sums are written to columns of y that another core may have read:
+  // what a thread does after that would wait until their lines are its own.
+  void FetchOutput(std::int64_t column, int panels, int rows,
+                   std::int64_t stride, float* y) const;
   void FewRows(const PackedMatrix& w, const float* x, int rows,
                const float* bias, float* y);
   // One row as two, of which each has half of the numbers and zeros.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <cstdlib>
 #include <cstring>
+
+#include "kernels/host/fetch.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -37,6 +40,10 @@ int NextOf(std::uint64_t range) {
 int EndOf(std::uint64_t range) {
   return static_cast<int>(range & ThreadPool::kMostShared);
 }
+// Of Done::loop_and_count.
+constexpr int kDoneShift = 32;
+constexpr std::uint64_t kDoneMask = 0xffffffff;
+
 // Where the run that holds index `begin` ends.
 int RunEnd(int begin, int run, int end) {
   return std::min(end, begin + run - begin % run);
@@ -50,6 +57,13 @@ constexpr int kSpins = 2000;
 // microsecond. Shares end at nearly the same time, and a look takes the line of
 // its share away from a thread that is at work.
 constexpr int kPatience = 40;
+
+// Pauses at a loop's end from which on the others were late, and how many more
+// of the loops were so, or were not, before the shares change: at the end they
+// are late as often as early.
+constexpr int kLate = 4;
+constexpr int kMoreLoops = 16;
+constexpr int kMostLead = 6;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -88,7 +102,17 @@ DefinedFloatMode::~DefinedFloatMode() {
 }
 #endif
 
-ThreadPool::ThreadPool(int threads) : shares_(threads) {
+void ThreadBalance::Learn(int pauses) {
+  more_late_ += pauses >= kLate ? 1 : -1;
+  if (std::abs(more_late_) < kMoreLoops) return;
+  const int lead = lead_.load(std::memory_order_relaxed);
+  lead_.store(
+      std::clamp(lead + (more_late_ > 0 ? 1 : -1), -kMostLead, kMostLead),
+      std::memory_order_relaxed);
+  more_late_ = 0;
+}
+
+ThreadPool::ThreadPool(int threads) : shares_(threads), done_(threads) {
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { WorkerMain(thread); });
   }
@@ -102,6 +126,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Run(int count, int run, const Job& job) {
+  pauses_ = 0;
   if (workers_.empty() || count <= 1) {
     for (int begin = 0; begin < count; begin += run) {
       job.task(job.closure, begin, std::min(begin + run, count), 0);
@@ -127,15 +152,18 @@ void ThreadPool::Run(int count, int run, const Job& job) {
 }
 
 void ThreadPool::RunShared(int count, int run, const Job& job) {
-  unfinished_.store(count, std::memory_order_relaxed);
   loop_ = (loop_ + 1) & kLoopMask;
+  // What was done in the loop that had this number long ago does not count.
+  if (loop_ == 0) {
+    for (Done& done : done_) done.loop_and_count.store(0);
+  }
   // The caller's own first run is not put up to be taken: taking it would wait
   // until the others' shares are written.
-  const Range own = ShareOf(count, 0);
+  const Range own = ShareOf(count, 0, lead_);
   const int first_end = RunEnd(own.begin, run, own.end);
   for (int thread = threads() - 1; thread >= 0; --thread) {
     const Range range =
-        thread == 0 ? Range{first_end, own.end} : ShareOf(count, thread);
+        thread == 0 ? Range{first_end, own.end} : ShareOf(count, thread, lead_);
     Share& share = shares_[thread];
     share.task = job.task;
     std::memcpy(share.closure, job.closure, job.closure_bytes);
@@ -144,22 +172,42 @@ void ThreadPool::RunShared(int count, int run, const Job& job) {
   }
   if (asleep_.load(std::memory_order_relaxed)) WakeSleepers();
 
-  job.task(job.closure, own.begin, first_end, 0);
-  FinishShare(shares_[0], 0, first_end - own.begin);
+  if (own.begin < first_end) job.task(job.closure, own.begin, first_end, 0);
+  const int done = first_end - own.begin + FinishShare(shares_[0], 0);
   // Either this sees that a worker has gone to sleep meanwhile, or that one has
   // seen the loop.
   WakeSleepers();
+  WaitForOthers(count, done);
+}
 
-  for (int spin = 0;; ++spin) {
-    const int unfinished = unfinished_.load(std::memory_order_acquire);
-    if (unfinished == 0) return;
-    if (spin == kPatience) FinishOthers(0);
-    if (spin < kSpins) {
-      Pause();
-    } else {
-      unfinished_.wait(unfinished, std::memory_order_acquire);
-    }
+int ThreadPool::DoneByOthers() const {
+  int done = 0;
+  for (std::size_t thread = 1; thread < done_.size(); ++thread) {
+    const std::uint64_t value =
+        done_[thread].loop_and_count.load(std::memory_order_seq_cst);
+    if (value >> kDoneShift == loop_)
+      done += static_cast<int>(value & kDoneMask);
   }
+  return done;
+}
+
+void ThreadPool::WaitForOthers(int count, int own) {
+  int spin = 0;
+  for (; spin < kSpins; ++spin) {
+    if (own + DoneByOthers() == count) break;
+    if (spin == kPatience) own += FinishOthers(0);
+    Pause();
+  }
+  pauses_ = spin;
+  if (spin < kSpins) return;
+  // Either this sees that the last is done, or that worker sees the flag.
+  caller_waits_.store(true);
+  for (;;) {
+    const std::uint32_t ended = ended_.load();
+    if (own + DoneByOthers() == count) break;
+    ended_.wait(ended);
+  }
+  caller_waits_.store(false);
 }
 
 void ThreadPool::WakeSleepers() {
@@ -168,46 +216,69 @@ void ThreadPool::WakeSleepers() {
   wake_.notify_all();
 }
 
-bool ThreadPool::TakeIndices(Share& share, int& begin, int& end) {
+bool ThreadPool::TakeIndices(Share& share, Taken& taken) {
   std::uint64_t seen = share.range.load(std::memory_order_acquire);
   while (NextOf(seen) < EndOf(seen)) {
-    begin = NextOf(seen);
-    end = RunEnd(begin, RunOf(seen), EndOf(seen));
+    const int begin = NextOf(seen);
+    const int end = RunEnd(begin, RunOf(seen), EndOf(seen));
     const std::uint64_t next =
         seen + (static_cast<std::uint64_t>(end - begin) << kNextShift);
     if (share.range.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {
+      taken = {LoopOf(seen), begin, end};
       return true;
     }
   }
   return false;
 }
 
-void ThreadPool::FinishShare(Share& share, int thread, int done) {
-  int begin, end;
-  while (TakeIndices(share, begin, end)) {
-    share.task(share.closure, begin, end, thread);
-    done += end - begin;
+int ThreadPool::FinishShare(Share& share, int thread) {
+  int done = 0;
+  for (Taken taken; TakeIndices(share, taken);) {
+    share.task(share.closure, taken.begin, taken.end, thread);
+    done += taken.end - taken.begin;
   }
-  if (done > 0 &&
-      unfinished_.fetch_sub(done, std::memory_order_acq_rel) == done) {
-    unfinished_.notify_all();
-  }
+  return done;
 }
 
-void ThreadPool::FinishOthers(int thread) {
+int ThreadPool::FinishOthers(int thread) {
+  int done = 0;
   for (int i = 1; i < threads(); ++i) {
-    FinishShare(shares_[(thread + i) % threads()], thread, 0);
+    done += FinishShare(shares_[(thread + i) % threads()], thread);
   }
+  return done;
+}
+
+void ThreadPool::WorkOn(Share& share, int thread) {
+  // While a worker has indices that it has not told of, their loop goes on.
+  std::atomic<std::uint64_t>& told = done_[thread].loop_and_count;
+  std::uint64_t done = 0;
+  for (Taken taken; TakeIndices(share, taken);) {
+    if (done == 0) {
+      FetchLinesToWrite(&told, sizeof(told));
+      done = std::uint64_t{taken.loop} << kDoneShift;
+    }
+    share.task(share.closure, taken.begin, taken.end, thread);
+    done += taken.end - taken.begin;
+  }
+  if (done == 0) return;
+  const std::uint64_t before = told.load(std::memory_order_relaxed);
+  if (before >> kDoneShift == done >> kDoneShift) done += before & kDoneMask;
+  told.store(done);
+  if (!caller_waits_.load()) return;
+  ended_.fetch_add(1);
+  ended_.notify_one();
 }
 
 void ThreadPool::WorkerMain(int thread) {
   const DefinedFloatMode float_mode;
   while (!stopping_.load()) {
     const std::uint32_t seen = LoopOf(shares_[thread].range.load());
-    FinishShare(shares_[thread], thread, 0);
+    WorkOn(shares_[thread], thread);
     if (SeesLoop(thread, seen, kPatience)) continue;
-    FinishOthers(thread);
+    for (int i = 1; i < threads(); ++i) {
+      WorkOn(shares_[(thread + i) % threads()], thread);
+    }
     WaitForLoop(thread, seen);
   }
 }

@@ -4,6 +4,7 @@
 #ifndef HOLDFAST_KERNELS_HOST_THREAD_POOL_H_
 #define HOLDFAST_KERNELS_HOST_THREAD_POOL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,23 @@ class DefinedFloatMode {
 
  private:
   std::uint64_t saved_ = 0;
+};
+
+// Learns how a loop that runs again and again is best shared: a worker has its
+// start, what the caller has just written and the way back before it, which
+// between distant cores takes as long as a good part of a small loop. Changes
+// where the shares end and nothing else. The caller's thread only, but lead()
+// may be read by all.
+class ThreadBalance {
+ public:
+  // Indices that the caller has more, or less, than an even share.
+  int lead() const { return lead_.load(std::memory_order_relaxed); }
+  // After a loop for whose end the caller has waited for so many pauses.
+  void Learn(int pauses);
+
+ private:
+  std::atomic<int> lead_{0};
+  int more_late_ = 0;  // loops with a wait over those without, lately
 };
 
 class ThreadPool {
@@ -52,23 +70,35 @@ class ThreadPool {
   // The same with body(begin, end, thread), which gets up to `run` (below 256)
   // indices at once: [0, run), [run, 2 run), ..., those of them that are in one
   // share. For work that is cheaper together but may be cut so that shares are
-  // even.
+  // even. `lead`: of the shares, as ShareOf takes it.
   template <typename Body>
-  void ForRuns(int count, int run, const Body& body) {
+  void ForRuns(int count, int run, int lead, const Body& body) {
+    lead_ = lead;
     Start<Body>(count, run, &InvokeRun<Body>, body);
+    lead_ = 0;
   }
+
+  // Pauses for which the caller has waited for the others at the end of the
+  // last loop; each takes tens of nanoseconds.
+  int pauses() const { return pauses_; }
 
   // The indices of a loop over `count`, at most kMostShared, that are a
   // thread's own. Thread 0 is the caller of For, who starts first: where shares
-  // differ its own is the larger, and it has the last indices.
+  // differ its own is the larger, and it has the last indices; of them `lead`
+  // more than the even share, as far as there are any.
   struct Range {
     int begin = 0;
     int end = 0;
   };
-  Range ShareOf(int count, int thread) const {
-    const std::int64_t place = threads() - 1 - thread;
-    return {static_cast<int>(count * place / threads()),
-            static_cast<int>(count * (place + 1) / threads())};
+  Range ShareOf(int count, int thread, int lead = 0) const {
+    const std::int64_t others = threads() - 1;
+    const std::int64_t even = count * others / threads();
+    const std::int64_t theirs =
+        others == 0 ? 0 : std::clamp<std::int64_t>(even - lead, 0, count);
+    if (thread == 0) return {static_cast<int>(theirs), count};
+    const std::int64_t place = others - thread;
+    return {static_cast<int>(theirs * place / others),
+            static_cast<int>(theirs * (place + 1) / others)};
   }
   static constexpr int kMostShared = 0xffff;
 
@@ -120,12 +150,24 @@ class ThreadPool {
 
   void Run(int count, int run, const Job& job);
   void RunShared(int count, int run, const Job& job);
-  // Takes the next indices of a share, [begin, end); false: none is left.
-  static bool TakeIndices(Share& share, int& begin, int& end);
-  // Runs what is left of a share. `done`: indices of the loop that this thread
-  // has run before and not told of.
-  void FinishShare(Share& share, int thread, int done);
-  void FinishOthers(int thread);
+  // Indices that are a thread's now; `loop`: of which loop.
+  struct Taken {
+    std::uint32_t loop = 0;
+    int begin = 0;
+    int end = 0;
+  };
+  // Takes the next indices of a share; false: none is left.
+  static bool TakeIndices(Share& share, Taken& taken);
+  // Runs what is left of a share; returns how many indices that was.
+  int FinishShare(Share& share, int thread);
+  int FinishOthers(int thread);
+  // The same of a worker, who tells the caller.
+  void WorkOn(Share& share, int thread);
+  // Indices of the running loop that the workers have done.
+  int DoneByOthers() const;
+  // Returns when the workers have done what the caller, with `own` done, has
+  // not; takes over what they have not begun.
+  void WaitForOthers(int count, int own);
   void WakeSleepers();
   void WorkerMain(int thread);
   bool SeesLoop(int thread, std::uint32_t seen, int spins) const;
@@ -145,10 +187,21 @@ class ThreadPool {
   };
   static_assert(sizeof(Share) == kLineBytes);
 
+  // What a worker has done, in a line that only it writes: the number of the
+  // loop in the upper half, indices in the lower.
+  struct alignas(kLineBytes) Done {
+    std::atomic<std::uint64_t> loop_and_count{0};
+  };
+
   std::vector<Share> shares_;
-  // The caller writes these at every start.
+  std::vector<Done> done_;
+  // The caller's alone.
   alignas(kLineBytes) std::uint32_t loop_ = 0;
-  std::atomic<int> unfinished_{0};
+  int lead_ = 0;
+  int pauses_ = 0;
+  // The caller may be asleep, on `ended_`.
+  alignas(kLineBytes) std::atomic<bool> caller_waits_{false};
+  std::atomic<std::uint32_t> ended_{0};
   // A worker may be asleep, on `wake_`.
   alignas(kLineBytes) std::atomic<bool> asleep_{false};
   alignas(kLineBytes) std::atomic<std::uint32_t> wake_{0};

@@ -36,7 +36,8 @@ TEST(ThreadPoolTest, RunsHoldEveryIndexOnceAndEndAtMultiples) {
       const int count = round % 40;
       const int run = 1 + round % 5;
       std::vector<int> hits(count);
-      pool.ForRuns(count, run, [&](int begin, int end, int) {
+      const int lead = round % 7 - 3;
+      pool.ForRuns(count, run, lead, [&](int begin, int end, int) {
         EXPECT_LT(begin, end);
         EXPECT_EQ(begin / run, (end - 1) / run);
         for (int index = begin; index < end; ++index) ++hits[index];
@@ -44,6 +45,44 @@ TEST(ThreadPoolTest, RunsHoldEveryIndexOnceAndEndAtMultiples) {
       for (const int hit : hits) ASSERT_EQ(hit, 1);
     }
   }
+}
+
+TEST(ThreadPoolTest, SharesHoldEveryIndexOnceAndTheCallersTheLead) {
+  for (const int threads : {1, 2, 3, 16}) {
+    const ThreadPool pool(threads);
+    for (const int count : {0, 1, 18, 40}) {
+      const ThreadPool::Range even = pool.ShareOf(count, 0);
+      for (int lead = -9; lead <= 9; ++lead) {
+        int next = 0;
+        for (int thread = threads - 1; thread >= 0; --thread) {
+          const ThreadPool::Range share = pool.ShareOf(count, thread, lead);
+          EXPECT_EQ(share.begin, next);
+          EXPECT_GE(share.end, share.begin);
+          next = share.end;
+        }
+        EXPECT_EQ(next, count);
+        const int begin = threads == 1 ? 0 : even.begin - lead;
+        EXPECT_EQ(pool.ShareOf(count, 0, lead).begin,
+                  std::clamp(begin, 0, count));
+      }
+    }
+  }
+}
+
+TEST(ThreadBalanceTest, EndsWhereTheOthersAreLateAsOftenAsEarly) {
+  ThreadBalance balance;
+  const auto late = [&balance](int lead) {
+    for (int i = 0; i < 1000; ++i) {
+      balance.Learn(balance.lead() < lead ? 100 : 0);
+    }
+    return balance.lead();
+  };
+  EXPECT_NEAR(late(3), 3, 1);
+  EXPECT_NEAR(late(-2), -2, 1);
+  const int most = late(1000);
+  EXPECT_GT(most, 3);
+  EXPECT_EQ(late(1000), most);
+  EXPECT_EQ(late(-1000), -most);
 }
 
 // Longer than a loop that the threads share out in one piece.
