@@ -14,6 +14,7 @@ constexpr int kRows = 19;
 constexpr int kCols = 101;  // no multiple of anything
 constexpr int kHeads = 3;
 constexpr int kHeadDim = 64;
+constexpr float kEps = 0.01f;  // large enough to be seen in the results
 
 void Elementwise(Checker& checker, Random& random) {
   auto& backend = checker.backend();
@@ -66,11 +67,11 @@ void Norms(Checker& checker, Random& random) {
   const auto x = random.Floats(kRows * kCols);
   const auto weight = random.Floats(kCols);
   float* const out = checker.Upload(x);
-  backend.RmsNorm(checker.Upload(x), checker.Upload(weight), 1e-5f, kRows,
-                  kCols, out);
+  backend.RmsNorm(checker.Upload(x), checker.Upload(weight), kEps, kRows, kCols,
+                  out);
   checker.Compare("rms_norm", checker.Download(out, x.size()),
                   kernels::reference::RmsNorm(FromFloats(x), FromFloats(weight),
-                                              1e-5f, kCols),
+                                              kEps, kCols),
                   kFloatLimit);
 
   // Heads inside a wider row: what lies beside them stays.
@@ -78,14 +79,14 @@ void Norms(Checker& checker, Random& random) {
   const auto rows = random.Floats(kRows * kStride);
   const auto head_weight = random.Floats(kHeadDim);
   float* const device_rows = checker.Upload(rows);
-  backend.HeadNorm(device_rows, checker.Upload(head_weight), 1e-6f, kRows,
+  backend.HeadNorm(device_rows, checker.Upload(head_weight), kEps, kRows,
                    kStride, kHeads, kHeadDim);
   Numbers want = FromFloats(rows);
   for (int r = 0; r < kRows; ++r) {
     const auto first = want.begin() + r * kStride;
     const Numbers normed =
         kernels::reference::RmsNorm(Numbers(first, first + kHeads * kHeadDim),
-                                    FromFloats(head_weight), 1e-6f, kHeadDim);
+                                    FromFloats(head_weight), kEps, kHeadDim);
     std::copy(normed.begin(), normed.end(), first);
   }
   checker.Compare("head_norm", checker.Download(device_rows, rows.size()), want,
