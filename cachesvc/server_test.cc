@@ -139,6 +139,23 @@ TEST_F(ServerTest, LayoutOfTheAttachedEngineIsShown) {
   EXPECT_EQ(Status().engine().layout().block_count(), 32u);
 }
 
+// It has keys of no whole block.
+TEST_F(ServerTest, AShortPromptIsLookedUp) {
+  attach::RawPeer engine(attach::AttachSocketPath(dir_.path()));
+  const std::uint64_t epoch = Attach(engine);
+  ASSERT_TRUE(Announce(Layout(epoch)).ok());
+  v1::LookupRequest request;
+  request.set_epoch(epoch);
+  request.mutable_prompt()->set_root(std::string(32, '\x01'));
+  v1::LookupResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const grpc::Status status =
+      v1::Cache::NewStub(channel_)->Lookup(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.candidates_size(), 0);
+}
+
 TEST_F(ServerTest, OtherEpochsAreRefused) {
   EXPECT_EQ(Announce(Layout(5)).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);

@@ -78,8 +78,10 @@ absl::StatusOr<NamedPrompt> FromProto(const v1::PromptKeys& proto) {
   }
   NamedPrompt prompt{.root = *root, .block_keys = {}};
   prompt.block_keys.resize(proto.block_keys().size() / sizeof(PrefixKey));
-  std::memcpy(prompt.block_keys.data(), proto.block_keys().data(),
-              proto.block_keys().size());
+  if (!prompt.block_keys.empty()) {
+    std::memcpy(prompt.block_keys.data(), proto.block_keys().data(),
+                proto.block_keys().size());
+  }
   return prompt;
 }
 

@@ -115,17 +115,19 @@ absl::StatusOr<std::map<FileKey, HitRow>> LoadUses(
 
 absl::StatusOr<ResidentKeys> LoadResidents(Index& index) {
   ResidentKeys residents;
-  auto status = index.Scan(
-      Table::kMeta, [&](std::string_view key, std::string_view value) {
-        if (!key.starts_with(kResident)) return true;
-        const auto fingerprint =
-            ParseKey(std::string(key.substr(kResident.size())));
-        if (!fingerprint || value.size() % sizeof(FileKey) != 0) return true;
-        std::vector<FileKey>& keys = residents[*fingerprint];
-        keys.resize(value.size() / sizeof(FileKey));
-        std::memcpy(keys.data(), value.data(), value.size());
-        return true;
-      });
+  auto status = index.Scan(Table::kMeta, [&](std::string_view key,
+                                             std::string_view value) {
+    if (!key.starts_with(kResident)) return true;
+    const auto fingerprint =
+        ParseKey(std::string(key.substr(kResident.size())));
+    if (!fingerprint || value.empty() || value.size() % sizeof(FileKey) != 0) {
+      return true;
+    }
+    std::vector<FileKey>& keys = residents[*fingerprint];
+    keys.resize(value.size() / sizeof(FileKey));
+    std::memcpy(keys.data(), value.data(), value.size());
+    return true;
+  });
   if (!status.ok()) return status;
   return residents;
 }
