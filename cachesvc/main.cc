@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -28,13 +27,6 @@ constexpr int kExitFailed = 1;
 constexpr milliseconds kTick{2000};
 // Between two looks for a second signal during a drain.
 constexpr milliseconds kDrainTick{100};
-
-void LogConfig(const CLI::App& app) {
-  std::istringstream lines(DescribeConfig(app));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) spdlog::info("config {}", line);
-  }
-}
 
 std::string StatusLine(const Server& server) {
   const auto peer = server.state().peer;

@@ -1,5 +1,6 @@
 #include "engine/config.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace holdfast::engine {
 namespace {
 
 constexpr int kMaxThreads = 1024;
+constexpr std::size_t kMaxName = 256;
 constexpr int kMaxQueue = 100000;
 // Rows that decode at once go into one step.
 constexpr int kMaxParallel = 256;
@@ -22,6 +24,17 @@ constexpr double kMaxPoolGb = 1e6;
 
 absl::Status Bad(std::string message) {
   return absl::InvalidArgumentError(std::move(message));
+}
+
+// It stands in JSON, in log lines and in metrics.
+absl::Status CheckName(const std::string& name) {
+  const bool prints = std::ranges::all_of(
+      name, [](unsigned char c) { return c > ' ' && c != 0x7f; });
+  if (prints && name.size() <= kMaxName) return absl::OkStatus();
+  return Bad(
+      fmt::format("--model-name: must be at most {} bytes, without "
+                  "spaces and control characters",
+                  kMaxName));
 }
 
 absl::Status CheckValues(const Config& config) {
@@ -53,6 +66,7 @@ const char* ExactnessName(kernels::Exactness exactness) {
 
 absl::Status Config::Validate() const {
   if (model.empty()) return Bad("--model: a GGUF file or folder is needed");
+  if (auto s = CheckName(model_name); !s.ok()) return s;
   if (run_dir.empty()) return Bad("--run-dir: must not be empty");
   if (auto s = CheckValues(*this); !s.ok()) return s;
   if (prefix_chunk < 0 || prefix_chunk % kBlockTokens != 0 ||
@@ -96,6 +110,8 @@ absl::Status Config::Validate() const {
 
 void AddFlags(CLI::App& app, Config& config) {
   app.add_option("--model", config.model, "GGUF file or Hugging Face folder");
+  app.add_option("--model-name", config.model_name,
+                 "as clients name the model. Default: as its files do");
   app.add_option("--run-dir", config.run_dir, "folder of the daemons' sockets")
       ->capture_default_str();
   app.add_option("--backend", config.backend,

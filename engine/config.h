@@ -18,6 +18,8 @@ const char* ExactnessName(kernels::Exactness exactness);
 struct Config {
   // A GGUF file or a Hugging Face folder.
   std::string model;
+  // As clients name it; empty: as its files do.
+  std::string model_name;
   // Of all daemons' sockets; made with mode 0700.
   std::string run_dir = "/run/holdfast";
   // "auto", "host" or "cuda" (engine/backend/choose_backend.h).

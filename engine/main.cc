@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <future>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -32,18 +31,6 @@ constexpr int kExitFailed = 1;
 constexpr int kExitDeviceLost = 71;
 
 using EngineOr = absl::StatusOr<std::unique_ptr<LoadedEngine>>;
-
-void LogConfig(const CLI::App& app, const Config& config) {
-  std::istringstream lines(DescribeConfig(app));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) spdlog::info("config {}", line);
-  }
-  if (config.debug) {
-    spdlog::warn(
-        "DEBUG ENGINE: clients can force tokens and read digests of the state; "
-        "never serve anyone with it");
-  }
-}
 
 void Shutdown(grpc::Server& server) {
   server.Shutdown(std::chrono::system_clock::now() + kShutdown);
@@ -111,6 +98,12 @@ void Drain(Scheduler& scheduler, std::uint64_t bytes_to_write,
                result.cancelled);
 }
 
+// What is wrong is a setting, or what it names: another try would end the same.
+bool IsOfSettings(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
+         absl::IsOutOfRange(status) || absl::IsUnimplemented(status);
+}
+
 int Run(const Config& config, SignalWaiter& signals) {
   if (auto status = PrepareRunDirectory(config.run_dir); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
@@ -127,7 +120,7 @@ int Run(const Config& config, SignalWaiter& signals) {
   if (!engine.ok()) {
     spdlog::error("{}", std::string(engine.status().message()));
     Shutdown(**server);
-    return absl::IsOutOfRange(engine.status()) ? kExitBadConfig : kExitFailed;
+    return IsOfSettings(engine.status()) ? kExitBadConfig : kExitFailed;
   }
   service.Serve((*engine)->Serving(process));
   SetHealthy(**server, true);
@@ -156,7 +149,12 @@ int Main(int argc, char** argv) {
   if (!status.ok()) return BadConfig(kName, status);
   auto signals = SignalWaiter::Create();
   if (!signals.ok()) return BadConfig(kName, signals.status());
-  LogConfig(app, config);
+  LogConfig(app);
+  if (config.debug) {
+    spdlog::warn(
+        "DEBUG ENGINE: clients can force tokens and read digests of the state; "
+        "never serve anyone with it");
+  }
   return Run(config, *signals);
 }
 

@@ -103,6 +103,12 @@ class MainTest : public ::testing::Test {
     exactness_ = status.exactness();
     return stub;
   }
+  static v1::EngineStatus Status(v1::Engine::Stub& stub) {
+    grpc::ClientContext context;
+    v1::EngineStatus status;
+    EXPECT_TRUE(stub.Status(&context, {}, &status).ok());
+    return status;
+  }
   static v1::GenerateRequest Request(int max_tokens) {
     v1::GenerateRequest request;
     for (int i = 0; i < 300; ++i) request.add_prompt_ids(i);
@@ -126,6 +132,25 @@ TEST_F(MainTest, BadConfigurationsEndWith78) {
       Run({"--model", model_, "--pool-tokens", "512", "--max-context", "1024"}),
       78);
   EXPECT_THAT(Log(), HasSubstr("--max-context 1024"));
+  // What only the model or the machine shows is named as well.
+  const std::string absent = folder_.File("absent.gguf");
+  const std::string text = folder_.File("text.gguf");
+  ASSERT_TRUE(model::testing::WriteFile(text, "no model").ok());
+  const std::vector<std::vector<std::string>> bad = {
+      {"--max-context", "100000"}, {"--pool-gb", "100000"},
+      {"--prefix-chunk", "100"},   {"--model-name", "a b"},
+      {"--model-name", "a\nb"},    {"--model", absent},
+      {"--model", text},
+  };
+  for (const auto& flags : bad) {
+    std::vector<std::string> all = flags;
+    if (flags[0] != "--model") all.insert(all.begin(), {"--model", model_});
+    EXPECT_EQ(Run(all), 78) << flags[0] << " " << flags[1];
+    EXPECT_THAT(Log(), HasSubstr(flags[0])) << flags[1];
+    if (flags[0] == "--model") {
+      EXPECT_THAT(Log(), HasSubstr(flags[1]));
+    }
+  }
   EXPECT_FALSE(SocketExists());
 }
 
@@ -139,14 +164,33 @@ TEST_F(MainTest, SaysItsExactness) {
   }
 }
 
-TEST_F(MainTest, AModelThatCannotBeLoadedEndsWith1) {
-  EXPECT_EQ(Run({"--model", folder_.File("absent.gguf")}), 1);
-  EXPECT_THAT(Log(), HasSubstr("absent.gguf"));
-  ASSERT_TRUE(
-      model::testing::WriteFile(folder_.File("text.gguf"), "no model").ok());
-  EXPECT_EQ(Run({"--model", folder_.File("text.gguf")}), 1);
-  EXPECT_THAT(Log(), HasSubstr("text.gguf"));
+TEST_F(MainTest, WhatAnotherTryMayMendEndsWith1) {
+  // A second engine in one run directory.
+  Start({"--model", model_});
+  Serving();
+  const pid_t first = std::exchange(child_, -1);
+  EXPECT_EQ(Run({"--model", model_}), 1);
+  child_ = first;
+  EXPECT_EQ(End(SIGTERM), 0);
 }
+
+TEST_F(MainTest, AnotherNameIsTheSameModel) {
+  Start({"--model", model_});
+  auto stub = Serving();
+  const v1::EngineStatus before = Status(*stub);
+  stub.reset();
+  EXPECT_EQ(End(SIGTERM), 0);
+  Start({"--model", model_, "--model-name", "mine"});
+  stub = Serving();
+  const v1::EngineStatus after = Status(*stub);
+  stub.reset();
+  EXPECT_EQ(End(SIGTERM), 0);
+  EXPECT_EQ(before.model_name(), "tiny-llama");
+  EXPECT_EQ(after.model_name(), "mine");
+  EXPECT_EQ(after.fingerprint(), before.fingerprint());
+}
+
+TEST_F(MainTest, SaysItsVersion) { EXPECT_EQ(Run({"--version"}), 0); }
 
 TEST_F(MainTest, SigtermFinishesWhatRunsAndEndsWith0) {
   Start({"--model", model_, "--debug"});

@@ -84,6 +84,28 @@ std::uint64_t WeightFileBytes(const std::string& model) {
   return bytes;
 }
 
+// Where the size was asked for, it is what has to be another one.
+absl::Status OfPool(const Config& config, std::uint64_t bytes,
+                    const absl::Status& status) {
+  if (!config.pool_gb && !config.pool_tokens) return status;
+  return absl::OutOfRangeError(
+      fmt::format("{}: a pool of {} MiB: {}",
+                  config.pool_gb ? "--pool-gb" : "--pool-tokens", bytes >> 20,
+                  std::string(status.message())));
+}
+
+// The loader knows no flags: these are what it was given.
+absl::Status OfLoader(const Config& config, const absl::Status& status) {
+  std::string flags = "--model";
+  if (config.max_context > 0)
+    flags += fmt::format(" --max-context {}", config.max_context);
+  if (config.prefix_chunk > 0)
+    flags += fmt::format(" --prefix-chunk {}", config.prefix_chunk);
+  return absl::Status(
+      status.code(),
+      fmt::format("{}: {}", flags, std::string(status.message())));
+}
+
 void LogLines(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) spdlog::info("{}", line);
@@ -143,9 +165,11 @@ absl::Status LoadedEngine::LoadModel(const Config& config) {
                                   .max_rows = StepRows(config, machine),
                                   .max_context = config.max_context,
                                   .grid_tokens = config.prefix_chunk});
-  if (!loaded.ok()) return ToAbslStatus(loaded.status());
+  if (!loaded.ok()) return OfLoader(config, ToAbslStatus(loaded.status()));
   model_ = std::move(loaded->model);
   tokenizer_ = std::move(loaded->tokenizer);
+  served_name_ =
+      config.model_name.empty() ? model_->info().name : config.model_name;
   if (machine.exactness == kernels::Exactness::kGrid &&
       static_cast<int>(model_->layout().grid_tokens) >
           StepRows(config, machine)) {
@@ -217,7 +241,9 @@ absl::Status LoadedEngine::MakePool(const Config& config) {
     }
   } else {
     auto pool = PoolMemory::OnHost(plan->blocks, plan->block_bytes);
-    if (!pool.ok()) return pool.status();
+    if (!pool.ok()) {
+      return OfPool(config, plan->blocks * plan->block_bytes, pool.status());
+    }
     pool_memory_ = *std::move(pool);
   }
   LogLines(DescribePool(*plan, layout));
@@ -277,7 +303,7 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   options.run_dir = config.run_dir;
   options.pool = pool_memory_->arena();
   options.fingerprint = fingerprint_;
-  options.model_name = model_->info().name;
+  options.model_name = served_name_;
   options.layout = model_->layout();
   options.block_count =
       static_cast<std::uint64_t>(pool_memory_->arena_blocks());
@@ -322,9 +348,12 @@ std::unique_ptr<Tiering> LoadedEngine::MakeTiering(BlockPool& pool) {
                   return session != nullptr && session->device_mapped;
                 })
           : std::make_unique<Lending>(pool);
-  return std::make_unique<Tiering>(*tiers_, *costs_,
-                                   memory + pool_memory_->lease_table_offset(),
-                                   std::move(lending));
+  auto tiering = std::make_unique<Tiering>(
+      *tiers_, *costs_, memory + pool_memory_->lease_table_offset(),
+      std::move(lending));
+  // Statistics show what the first plan will reckon with.
+  tiering->counters->NoteRates(costs_->Used());
+  return tiering;
 }
 
 absl::Status LoadedEngine::StartThreads(const Config& config) {
@@ -363,7 +392,7 @@ EngineService::Serving LoadedEngine::Serving(const v1::EngineStatus& base) {
   const model::ModelInfo& info = model_->info();
   const kernels::BackendInfo& backend = chosen_.backend().info();
   v1::EngineStatus status = base;
-  status.set_model_name(info.name);
+  status.set_model_name(served_name_);
   status.set_architecture(info.architecture);
   status.set_fingerprint(fingerprint_.data(), fingerprint_.size());
   status.set_backend(fmt::format("{} ({})", backend.name, backend.target));

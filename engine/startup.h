@@ -30,8 +30,9 @@ namespace holdfast::engine {
 class LoadedEngine {
  public:
   // Loads the model (minutes, for a large one), makes the pool and starts. The
-  // error says what of the model or the machine is at fault; kOutOfRange: of
-  // the configuration, which only the model could show.
+  // error says what of the model or the machine is at fault; kInvalidArgument,
+  // kNotFound, kOutOfRange, kUnimplemented: of the configuration, which only
+  // they could show.
   static absl::StatusOr<std::unique_ptr<LoadedEngine>> Load(
       const Config& config, ChosenBackend backend);
 
@@ -60,6 +61,7 @@ class LoadedEngine {
   ChosenBackend chosen_;
   std::unique_ptr<model::Model> model_;
   TokenizerSpec tokenizer_;
+  std::string served_name_;
   Sha256Digest fingerprint_{};
   int max_context_ = 0;
   int blocks_ = 0;

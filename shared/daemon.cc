@@ -14,11 +14,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+#include "spdlog/spdlog.h"
 
 namespace holdfast {
 namespace {
@@ -39,6 +41,8 @@ std::string ReadLine(const std::string& path) {
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, char** argv) {
   app.set_config("--config", "",
                  "read options from this file (name=value lines)");
+  app.set_version_flag("--version", HOLDFAST_VERSION);
+  app.allow_config_extras(CLI::config_extras_mode::error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
@@ -52,6 +56,13 @@ std::optional<int> ParseCommandLine(CLI::App& app, int argc, char** argv) {
 
 std::string DescribeConfig(const CLI::App& app) {
   return app.config_to_str(true, false);
+}
+
+void LogConfig(const CLI::App& app) {
+  std::istringstream lines(DescribeConfig(app));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) spdlog::info("config {}", line);
+  }
 }
 
 int BadConfig(std::string_view daemon, const absl::Status& status) {

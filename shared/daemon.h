@@ -16,13 +16,16 @@ namespace holdfast {
 // sysexits EX_CONFIG: systemd units do not restart on it.
 inline constexpr int kExitBadConfig = 78;
 
-// Adds --config FILE and parses. Returns the exit code when the process must
-// end (0 after --help or --version, 78 for a bad flag or file, with the reason
-// on standard error), nothing when it goes on.
+// Adds --config FILE and --version, and parses. Returns the exit code when the
+// process must end (0 after --help or --version, 78 for a bad flag or file,
+// with the reason on standard error), nothing when it goes on. A name in the
+// file that is no option's is bad: it would be a setting that does not hold.
 std::optional<int> ParseCommandLine(CLI::App& app, int argc, char** argv);
 
-// The effective configuration, one "name=value" a line, for the log at start.
+// The effective configuration, one "name=value" a line.
 std::string DescribeConfig(const CLI::App& app);
+// Logs it, each line behind "config".
+void LogConfig(const CLI::App& app);
 
 // Prints why and returns kExitBadConfig.
 int BadConfig(std::string_view daemon, const absl::Status& status);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "cachesvc/cachectl/commands.h"
@@ -34,6 +35,10 @@ class CommandLine {
       app_.parse(argc, argv);
     } catch (const CLI::Success& success) {  // --help, --version
       return app_.exit(success);
+    } catch (const CLI::RequiredError&) {
+      std::fprintf(stderr, "%s\nRun with --help for more information.\n",
+                   WhatIsMissing().c_str());
+      return kExitUsage;
     } catch (const CLI::ParseError& error) {
       app_.exit(error);
       return kExitUsage;
@@ -51,6 +56,33 @@ class CommandLine {
 
  private:
   using Plain = int (*)(CacheClient&, const CtlOptions&);
+
+  // CLI11 says of words only that one is required, not which were given.
+  std::string WhatIsMissing() const {
+    const CLI::App* at = &app_;
+    std::string words = at->get_name();
+    for (auto given = at->get_subcommands(); !given.empty();
+         given = at->get_subcommands()) {
+      at = given.front();
+      words += " " + at->get_name();
+    }
+    std::string known;
+    for (const CLI::App* word :
+         at->get_subcommands([](const CLI::App*) { return true; })) {
+      known += (known.empty() ? "" : ", ") + word->get_name();
+    }
+    const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
+    if (!unknown.empty()) words += ": there is no \"" + unknown.front() + "\"";
+    if (!known.empty()) {
+      return words + (unknown.empty() ? ": a word is missing" : "") +
+             ": one of " + known;
+    }
+    for (const CLI::Option* option : at->get_options()) {
+      if (option->get_required() && option->empty())
+        return words + ": " + option->get_name() + " is required";
+    }
+    return words + ": something is missing";
+  }
 
   CLI::App* Add(CLI::App& parent, const std::string& name,
                 const std::string& help, Verb verb) {

@@ -66,6 +66,14 @@ class CachectlTest(DaemonTest):
         self.assertIn("no conversation of this session key", nobody.stderr)
         self.assertEqual(self.daemons.cachectl("session", "drop", key).returncode, 0)
 
+    def test_words_that_are_wrong_or_missing_are_named(self) -> None:
+        for words, named in ((["foo"], 'there is no "foo": one of status,'), ([], "a word is missing: one of status,"),
+                             (["set", "foo"], 'cachectl set: there is no "foo": one of disk'),
+                             (["pin"], "cachectl pin: key is required")):
+            ran = self.daemons.cachectl(*words)
+            self.assertEqual(ran.returncode, 2)
+            self.assertIn(named, ran.stderr)
+
     def test_nobody_there(self) -> None:
         empty = paths.private_run_dir()
         self.addCleanup(shutil.rmtree, empty)
