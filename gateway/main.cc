@@ -118,15 +118,17 @@ int Main(int argc, char** argv) {
   if (!gateway.ok()) return ExitCode(gateway.status());
   status = WritePort(port_file, (*gateway)->port());
   if (!status.ok()) return ExitCode(status);
-  spdlog::info("configuration:\n{}", DescribeConfig(app));
+  LogConfig(app);
   const bool has_keys =
       !config.api_keys.empty() || !config.api_key_file.empty();
   if (!IsLoopback(config.host) && !has_keys) {
     spdlog::warn("--host {} and no API key: whoever reaches it may use it",
                  config.host);
   }
+  const bool six = config.host.find(':') != std::string::npos;
   const std::string where =
-      fmt::format("http://{}:{}", config.host, (*gateway)->port());
+      fmt::format("http://{}:{}", six ? "[" + config.host + "]" : config.host,
+                  (*gateway)->port());
   spdlog::info("listening on {}", where);
   NotifyReady("listening on " + where);
   const int code = Serve(**gateway, *signals);

@@ -107,7 +107,8 @@ TEST_F(MainTest, ServesUntilItIsTold) {
   EXPECT_TRUE(client.AtEnd());
   EXPECT_EQ(Wait(child), 0) << Log();
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/gateway.port"));
-  EXPECT_NE(Log().find("max-connections=1024"), std::string::npos) << Log();
+  EXPECT_NE(Log().find("config max-connections=1024"), std::string::npos)
+      << Log();
   EXPECT_EQ(Log().find("not-in-the-log"), std::string::npos) << Log();
 }
 
@@ -130,6 +131,25 @@ TEST_F(MainTest, BadConfigurations) {
     EXPECT_NE(Log().find(named), std::string::npos)
         << flags[0] << ": " << Log();
   }
+}
+
+TEST_F(MainTest, ANameInTheFileThatIsNoOptionsIsBad) {
+  const std::string file = folder_ + "/gateway.conf";
+  std::ofstream(file) << "port=0\napi-keys-file=\"/none\"\n";
+  EXPECT_EQ(Wait(Start({"--config", file})), 78);
+  EXPECT_NE(Log().find("api-keys-file"), std::string::npos) << Log();
+}
+
+TEST_F(MainTest, SaysItsVersion) { EXPECT_EQ(Wait(Start({"--version"})), 0); }
+
+TEST_F(MainTest, AnAddressWithColonsIsInBracketsInItsUrl) {
+  Start({"--port", "0", "--host", "::1"});
+  ASSERT_TRUE(Port().has_value()) << Log();
+  for (int i = 0; i < kLooks && Log().find("listening") == std::string::npos;
+       ++i)
+    std::this_thread::sleep_for(kLook);
+  EXPECT_NE(Log().find("listening on http://[::1]:"), std::string::npos)
+      << Log();
 }
 
 TEST_F(MainTest, OneAtATime) {

@@ -27,6 +27,19 @@ templates::RenderInput Conversation(Json arguments) {
   return input;
 }
 
+// A template that refuses tools by itself says so in better words than ours.
+bool ShowsTools(const templates::ChatTemplate& chat_template) {
+  templates::RenderInput input;
+  input.messages.push_back({{"role", "user"}, {"content", "probe-user"}});
+  const auto without = chat_template.Render(input);
+  Json function = {{"name", "probe_function"}, {"description", "probe"}};
+  function["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
+  input.tools =
+      Json::array({{{"type", "function"}, {"function", std::move(function)}}});
+  const auto with = chat_template.Render(input);
+  return !without.ok() || !with.ok() || *with != *without;
+}
+
 // The text from `begin` to `end` where that is a little white space.
 void TakeSpace(std::string_view text, std::size_t begin, std::size_t end,
                std::string* space) {
@@ -75,6 +88,7 @@ AnswerFormat LearnFormat(const std::string& source,
                        : CallSyntax::kHermesJson;
   }
   if (format.calls == CallSyntax::kQwenXml) format.before_call = "\n\n";
+  format.shows_tools = ShowsTools(chat_template);
   const auto text =
       chat_template.Render(Conversation({{"probe_name", "probe-value"}}));
   if (!text.ok()) return format;
@@ -88,8 +102,9 @@ std::string Describe(const AnswerFormat& format) {
   const char* calls = "none";
   if (format.calls == CallSyntax::kHermesJson) calls = "JSON";
   if (format.calls == CallSyntax::kQwenXml) calls = "XML";
-  return fmt::format("reasoning: {}, tool calls: {}",
-                     format.reasoning ? "<think>" : "none", calls);
+  return fmt::format("reasoning: {}, tool calls: {}{}",
+                     format.reasoning ? "<think>" : "none", calls,
+                     format.shows_tools ? "" : ", tools: not shown");
 }
 
 }  // namespace holdfast::answer

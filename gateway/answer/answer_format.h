@@ -32,6 +32,8 @@ struct AnswerFormat {
   std::string before_think_end = "\n";
   std::string after_think_end = "\n\n";
   std::string before_call = "\n";  // between text and a call
+  // Shows the tools of a request to the model.
+  bool shows_tools = true;
   // Prints a call whose arguments are text that is no JSON object.
   bool prints_text_arguments = true;
 };

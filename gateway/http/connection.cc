@@ -49,15 +49,40 @@ bool PeerClosed(int fd) {
   return poll(&poll_fd, 1, 0) > 0;
 }
 
+// As clients of a proxy write targets: http://host/path. What it names as the
+// host counts, whatever the header says.
+std::string_view TakeAuthority(std::string_view* target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (target->size() < scheme.size() ||
+        !EqualsIgnoreCase(target->substr(0, scheme.size()), scheme)) {
+      continue;
+    }
+    const std::string_view rest = target->substr(scheme.size());
+    const std::size_t end = std::min(rest.find_first_of("/?"), rest.size());
+    *target = rest.substr(end);
+    return rest.substr(0, end);
+  }
+  return {};
+}
+
+// HTTP/1.1 asks for one Host field, and for no second.
+bool HasHost(const beast::http::request<beast::http::string_body>& message) {
+  const auto hosts = message.count(beast::http::field::host);
+  return hosts == 1 || (hosts == 0 && message.version() < 11);
+}
+
 Request TakeRequest(beast::http::request<beast::http::string_body>& message) {
   Request request;
   request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(),
-                                message.target().size());
+  std::string_view target(message.target().data(), message.target().size());
+  const std::string_view authority = TakeAuthority(&target);
   const std::size_t question = target.find('?');
   request.path = std::string(target.substr(0, question));
   if (question != std::string_view::npos)
     request.query = std::string(target.substr(question + 1));
+  if (request.path.empty()) request.path = "/";
+  if (!authority.empty())
+    request.headers.push_back({"host", std::string(authority)});
   for (const auto& field : message) {
     request.headers.push_back(
         {std::string(field.name_string()), std::string(field.value())});
@@ -100,7 +125,7 @@ asio::awaitable<void> Connection::Run() {
   socket_.close(ignored);
 }
 
-asio::awaitable<void> Connection::Refuse() {
+asio::awaitable<void> Connection::RefuseConnection() {
   Response response = server_->options.refusal(503, "too many connections");
   request_ = Request();
   keep_alive_ = false;
@@ -130,6 +155,10 @@ asio::awaitable<bool> Connection::ReadRequest() {
   http10_ = header_error ? false : parser.get().version() < 11;
   keep_alive_ = !header_error && parser.get().keep_alive();
   if (header_error) co_return co_await RefuseRequest(header_error);
+  if (!HasHost(parser.get())) {
+    std::string why = "not an HTTP request: it must name one Host";
+    co_return co_await Refuse(400, std::move(why));
+  }
 
   const auto expect = parser.get().find(beast::http::field::expect);
   if (expect != parser.get().end() && !parser.is_done()) {
@@ -187,6 +216,12 @@ asio::awaitable<bool> Connection::RefuseRequest(error_code error) {
     status = 400;
     message = "not an HTTP request: " + error.message();
   }
+  co_return co_await Refuse(status, std::move(message));
+}
+
+asio::awaitable<bool> Connection::Refuse(int status, std::string message) {
+  keep_alive_ = false;
+  unread_ = true;
   ++server_->stats.bad_requests;
   Response response = server_->options.refusal(status, message);
   (void)co_await Reply(std::move(response));
@@ -199,13 +234,8 @@ asio::awaitable<bool> Connection::AnswerExpect(std::string_view expect) {
         co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
     co_return status.ok();
   }
-  keep_alive_ = false;
-  unread_ = true;
-  ++server_->stats.bad_requests;
-  Response response =
-      server_->options.refusal(417, "Expect: only 100-continue is known");
-  (void)co_await Reply(std::move(response));
-  co_return false;
+  std::string why = "Expect: only 100-continue is known";
+  co_return co_await Refuse(417, std::move(why));
 }
 
 asio::awaitable<void> Connection::Handle() {
@@ -338,8 +368,11 @@ std::string Connection::Head(const Response& response,
 
 asio::awaitable<absl::Status> Connection::Reply(Response response) {
   status_ = response.status;
-  std::string bytes = Head(
-      response, fmt::format("content-length: {}\r\n", response.body.size()));
+  // An answer without content has no length either.
+  std::string bytes = Head(response, response.status == 204
+                                         ? ""
+                                         : fmt::format("content-length: {}\r\n",
+                                                       response.body.size()));
   if (request_.method != "HEAD") bytes += response.body;
   const absl::Status status = co_await WriteAll(bytes);
   if (status.ok()) progress_ = Progress::kDone;

@@ -51,7 +51,7 @@ class Connection final : public Exchange,
   // Serves until the client goes or the connection must close.
   boost::asio::awaitable<void> Run();
   // Answers 503 and closes, whatever the client sends.
-  boost::asio::awaitable<void> Refuse();
+  boost::asio::awaitable<void> RefuseConnection();
   // Closes when no request is being answered, else after that answer.
   void CloseWhenIdle();
   void CloseNow();
@@ -73,6 +73,8 @@ class Connection final : public Exchange,
   boost::asio::awaitable<bool> ReadRequest();
   boost::asio::awaitable<bool> WaitForFirstByte();
   boost::asio::awaitable<bool> RefuseRequest(boost::system::error_code error);
+  // Answers and ends the connection: false.
+  boost::asio::awaitable<bool> Refuse(int status, std::string message);
   boost::asio::awaitable<bool> AnswerExpect(std::string_view expect);
   boost::asio::awaitable<void> Handle();
   boost::asio::awaitable<void> Linger();

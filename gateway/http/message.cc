@@ -43,6 +43,8 @@ std::string_view ReasonPhrase(int status) {
       return "Request Timeout";
     case 413:
       return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 417:
       return "Expectation Failed";
     case 429:

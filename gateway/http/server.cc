@@ -37,7 +37,7 @@ asio::awaitable<void> RefuseConnection(std::shared_ptr<ServerState> state,
                                        std::shared_ptr<Connection> connection) {
   ++state->refusing;
   try {
-    co_await connection->Refuse();
+    co_await connection->RefuseConnection();
   } catch (const std::exception& error) {
     spdlog::error("connection: unexpected exception: {}", error.what());
   }

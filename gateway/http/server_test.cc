@@ -178,12 +178,16 @@ TEST_F(ServerTest, GarbageGets400AndOthersGoOn) {
       "GET / FTP/1.1\r\n\r\n",
       "G\x01T / HTTP/1.1\r\n\r\n",
       std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15),
-      "GET / HTTP/1.1\r\nno colon here\r\n\r\n",
-      "GET / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
-      "GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-      "POST / HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: "
+      "GET / HTTP/1.1\r\nhost: a\r\nno colon here\r\n\r\n",
+      "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n",
+      "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: "
+      "2\r\n\r\n",
+      "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: "
       "chunked\r\n\r\n0\r\n\r\n",
-      "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n\r\n",
+      "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: "
+      "chunked\r\n\r\nzz\r\n\r\n",
+      "GET / HTTP/1.1\r\n\r\n",
+      "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
   };
   for (const std::string& bytes : bad) {
     RawClient client(port());

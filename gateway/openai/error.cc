@@ -21,6 +21,20 @@ ApiError WithCode(int http_status, std::string type, std::string code,
   return error;
 }
 
+ApiError Overflow(std::string param, std::string_view prompt,
+                  std::uint64_t prompt_tokens, std::uint64_t context_tokens) {
+  ApiError error = WithCode(
+      400, "invalid_request_error", "context_length_exceeded",
+      fmt::format("{} tokens exceeds the available context size: this model's "
+                  "maximum context length is {} tokens, of which the answer "
+                  "needs at least one",
+                  prompt, context_tokens));
+  error.param = std::move(param);
+  error.n_prompt_tokens = prompt_tokens;
+  error.n_ctx = context_tokens;
+  return error;
+}
+
 // Retry-After counts whole seconds.
 std::uint32_t Seconds(std::uint32_t ms) {
   return std::max<std::uint32_t>(1, ms / 1000 + (ms % 1000 != 0 ? 1 : 0));
@@ -52,18 +66,17 @@ ApiError UnsupportedError(std::string param, std::string message) {
   return error;
 }
 
-ApiError ContextOverflow(std::uint64_t prompt_tokens,
+ApiError ContextOverflow(std::string param, std::uint64_t prompt_tokens,
                          std::uint64_t context_tokens) {
-  ApiError error = WithCode(
-      400, "invalid_request_error", "context_length_exceeded",
-      fmt::format("the prompt of {} tokens exceeds the available context size: "
-                  "this model's maximum context length is {} tokens, of which "
-                  "the answer needs at least one",
-                  prompt_tokens, context_tokens));
-  error.param = "messages";
-  error.n_prompt_tokens = prompt_tokens;
-  error.n_ctx = context_tokens;
-  return error;
+  return Overflow(std::move(param),
+                  fmt::format("the prompt of {}", prompt_tokens), prompt_tokens,
+                  context_tokens);
+}
+
+ApiError CertainOverflow(std::string param, std::uint64_t context_tokens) {
+  return Overflow(std::move(param),
+                  fmt::format("the prompt of over {}", context_tokens),
+                  context_tokens + 1, context_tokens);
 }
 
 ApiError Unauthorized() {
@@ -73,6 +86,10 @@ ApiError Unauthorized() {
 
 ApiError Forbidden(std::string message) {
   return WithCode(403, "permission_error", "admin_only", std::move(message));
+}
+
+ApiError ForeignPage(std::string message) {
+  return WithCode(403, "permission_error", "foreign_page", std::move(message));
 }
 
 ApiError ModelNotFound(const std::string& model) {
@@ -99,6 +116,13 @@ ApiError BodyTooLarge(std::size_t limit_bytes) {
                               limit_bytes));
 }
 
+ApiError CodingNotKnown(const std::string& coding) {
+  return WithCode(415, "invalid_request_error", "unsupported_encoding",
+                  fmt::format("bodies are read as they are sent: "
+                              "content-encoding {} is not known",
+                              coding));
+}
+
 ApiError QueueFull(std::string message, std::uint32_t retry_ms) {
   ApiError error =
       WithCode(429, "rate_limit_error", "queue_full", std::move(message));
@@ -121,6 +145,7 @@ ApiError FromStatus(const absl::Status& status, std::string param) {
   const std::string message(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kResourceExhausted:
       return FieldError(std::move(param), message);
     case absl::StatusCode::kDeadlineExceeded:

@@ -60,21 +60,26 @@ Json ErrorJson(const ApiError& error);
 ApiError FieldError(std::string param, std::string message);
 // 400 on a field that is understood but not offered.
 ApiError UnsupportedError(std::string param, std::string message);
-// 400; the text holds the phrases by which clients know an overflow.
-ApiError ContextOverflow(std::uint64_t prompt_tokens,
+// 400; the text holds the phrases by which clients know an overflow. `param` is
+// what holds the prompt.
+ApiError ContextOverflow(std::string param, std::uint64_t prompt_tokens,
                          std::uint64_t context_tokens);
+// Where it was too long to be counted.
+ApiError CertainOverflow(std::string param, std::uint64_t context_tokens);
 ApiError Unauthorized();                           // 401
 ApiError Forbidden(std::string message);           // 403
+ApiError ForeignPage(std::string message);         // 403
 ApiError ModelNotFound(const std::string& model);  // 404
 ApiError PathNotFound(const std::string& path);    // 404
 ApiError MethodNotAllowed(const std::string& method,
                           const std::string& path);               // 405
 ApiError BodyTooLarge(std::size_t limit_bytes);                   // 413
+ApiError CodingNotKnown(const std::string& coding);               // 415
 ApiError QueueFull(std::string message, std::uint32_t retry_ms);  // 429
 // 503: no engine, draining, or no blocks.
 ApiError Unavailable(std::string message, std::uint32_t retry_ms);
 ApiError InternalError(std::string message);  // 500
-// InvalidArgument and ResourceExhausted: 400; DeadlineExceeded and
+// InvalidArgument, OutOfRange and ResourceExhausted: 400; DeadlineExceeded and
 // Unavailable: 503; the rest: 500. `param` names the field for a 400.
 ApiError FromStatus(const absl::Status& status, std::string param);
 

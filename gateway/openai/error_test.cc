@@ -20,7 +20,7 @@ TEST(ErrorTest, HasTheFourFieldsOfOpenAi) {
 }
 
 TEST(ErrorTest, ContextOverflowHasTheWordsClientsLookFor) {
-  const ApiError error = ContextOverflow(9000, 8192);
+  const ApiError error = ContextOverflow("messages", 9000, 8192);
   EXPECT_EQ(error.http_status, 400);
   EXPECT_THAT(error.message, HasSubstr("exceeds the available context size"));
   EXPECT_THAT(error.message,
@@ -45,6 +45,8 @@ TEST(ErrorTest, StatusesAndCodes) {
   check(PathNotFound("/x"), 404, "not_found");
   check(MethodNotAllowed("PUT", "/x"), 405, "method_not_allowed");
   check(BodyTooLarge(10), 413, "request_too_large");
+  check(CodingNotKnown("gzip"), 415, "unsupported_encoding");
+  check(ForeignPage("m"), 403, "foreign_page");
   check(QueueFull("full", 1), 429, "queue_full");
   check(Unavailable("gone", 1), 503, "unavailable");
   check(InternalError("x"), 500, "internal_error");

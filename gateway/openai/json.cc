@@ -177,6 +177,11 @@ void AppendLikePython(const Json& json, std::string* out) {
 }  // namespace
 
 ApiOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    ApiError error = FieldError("", "the request's body is empty, not JSON");
+    error.code = "invalid_json";
+    return error;
+  }
   Builder builder(limits);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return builder.TakeError();

@@ -13,6 +13,8 @@
 namespace holdfast::openai {
 namespace {
 
+constexpr std::size_t kContextsToTokenize = 4;
+
 void CollectStrings(const Json& json, std::vector<std::string_view>* strings) {
   if (json.is_string()) {
     strings->push_back(json.get_ref<const std::string&>());
@@ -131,16 +133,19 @@ absl::StatusOr<std::vector<std::uint32_t>> Encode(
     const CommonRequest& request, const PromptParts& parts,
     const std::string& text, const gateway::EncodeOptions& options) {
   if (request.cache_mode != CacheMode::kDefault) {
-    return parts.tokenizer->Encode(text, options);
+    return parts.tokenizer->Encode(text, options, LimitsOf(parts));
   }
   absl::StatusOr<gateway::EncodedPrompt> encoded =
-      parts.cache->Encode(text, options);
+      parts.cache->Encode(text, options, LimitsOf(parts));
   if (!encoded.ok()) return encoded.status();
   return std::move(encoded->ids);
 }
 
 ApiOr<BuiltPrompt> Finish(absl::StatusOr<std::vector<std::uint32_t>> ids,
                           const char* field, const PromptParts& parts) {
+  if (absl::IsOutOfRange(ids.status())) {
+    return CertainOverflow(field, parts.context_tokens);
+  }
   if (!ids.ok()) return FromStatus(ids.status(), field);
   if (ids->empty()) return FieldError(field, "gives an empty prompt");
   BuiltPrompt prompt;
@@ -195,6 +200,15 @@ ApiOr<std::string> ForcedText(const Force& force, const BuiltPrompt& prompt,
 }
 
 }  // namespace
+
+gateway::EncodeLimits LimitsOf(const PromptParts& parts) {
+  gateway::EncodeLimits limits;
+  limits.stop = parts.stop;
+  if (parts.context_tokens == 0) return limits;
+  limits.most_ids = kContextsToTokenize * parts.context_tokens;
+  limits.most_piece_ids = parts.context_tokens;
+  return limits;
+}
 
 ApiOr<BuiltPrompt> BuildPrompt(const ChatRequest& request,
                                const PromptParts& parts) {
@@ -281,7 +295,7 @@ ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
   const ApiOr<std::string> text = ForcedText(force, prompt, *parts.format);
   if (!text.ok()) return text.error();
   absl::StatusOr<std::vector<std::uint32_t>> ids =
-      tokenizer.Encode(*text, gateway::EncodeOptions{});
+      tokenizer.Encode(*text, gateway::EncodeOptions{}, LimitsOf(parts));
   if (!ids.ok()) return FromStatus(ids.status(), "holdfast.force");
   std::optional<std::uint32_t> end = parts.marks->end_of_turn();
   if (!end && !tokenizer.spec().eos_ids.empty()) {

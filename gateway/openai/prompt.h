@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
 #define HOLDFAST_GATEWAY_OPENAI_PROMPT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,12 +18,14 @@ namespace holdfast::gateway {
 class PromptCache;
 class SpecialProtector;
 class Tokenizer;
+struct EncodeLimits;
 }  // namespace holdfast::gateway
 
 namespace holdfast::openai {
 
 // What turns a model's requests into tokens; made once, after its tokenizer
-// has been read. Thread-safe; the parts belong to the caller.
+// has been read. Thread-safe; the parts belong to the caller. The last two are
+// a request's own.
 struct PromptParts {
   const templates::ChatTemplate* chat_template = nullptr;  // null: has none
   const gateway::Tokenizer* tokenizer = nullptr;
@@ -30,7 +33,15 @@ struct PromptParts {
   const gateway::SpecialProtector* protector = nullptr;
   gateway::PromptCache* cache = nullptr;
   const answer::AnswerFormat* format = nullptr;
+  // Text that surely has more tokens is not tokenized to its end; 0: no bound.
+  std::uint32_t context_tokens = 0;
+  // Nobody waits for the prompt any more; null: somebody always does.
+  const std::atomic<bool>* stop = nullptr;
 };
+
+// Text of several times the context is no prompt: recorded tokens may take the
+// place of text (align_prompt.h) and be fewer, but not as few as that.
+gateway::EncodeLimits LimitsOf(const PromptParts& parts);
 
 struct BuiltPrompt {
   std::vector<std::uint32_t> ids;

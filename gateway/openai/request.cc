@@ -76,6 +76,13 @@ void ParseTemplateArguments(Fields* fields, ChatRequest* request) {
     return fields->Fail(
         kName, fmt::format("has over {} entries", kMaxTemplateArguments));
   }
+  for (const char* taken :
+       {"messages", "tools", "documents", "add_generation_prompt"}) {
+    if (arguments->contains(taken)) {
+      return fields->Fail(fmt::format("{}.{}", kName, taken).c_str(),
+                          "is taken from the request itself");
+    }
+  }
   request->template_kwargs = *arguments;
 }
 
@@ -181,10 +188,11 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
 }
 
 ApiOr<std::uint32_t> ResolveMaxTokens(const CommonRequest& request,
+                                      const char* param,
                                       std::uint64_t prompt_tokens,
                                       std::uint64_t context_tokens) {
   if (prompt_tokens >= context_tokens) {
-    return ContextOverflow(prompt_tokens, context_tokens);
+    return ContextOverflow(param, prompt_tokens, context_tokens);
   }
   const std::uint64_t room = context_tokens - prompt_tokens;
   return static_cast<std::uint32_t>(

@@ -98,8 +98,10 @@ ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
 ApiOr<Force> ParseForce(const Json& value, const std::string& path);
 
 // The tokens that may be generated: max_tokens, at most what the context
-// leaves. 400 (context_length_exceeded) when it leaves no room for one.
+// leaves. 400 (context_length_exceeded, on `param`) when it leaves no room for
+// one.
 ApiOr<std::uint32_t> ResolveMaxTokens(const CommonRequest& request,
+                                      const char* param,
                                       std::uint64_t prompt_tokens,
                                       std::uint64_t context_tokens);
 

@@ -94,6 +94,8 @@ void ParseSampling(Fields* fields, std::uint32_t vocab_size,
   sampling->top_p = std::max(sampling->top_p, kSmallestTopP);
   fields->Float("min_p", 0, 1, &sampling->min_p);
   ParseTopK(fields, sampling);
+  // llama.cpp's name; the other one counts where both are given.
+  fields->Float("repeat_penalty", 0.01, 10, &sampling->repetition_penalty);
   fields->Float("repetition_penalty", 0.01, 10, &sampling->repetition_penalty);
   fields->Float("presence_penalty", -2, 2, &sampling->presence_penalty);
   fields->Float("frequency_penalty", -2, 2, &sampling->frequency_penalty);

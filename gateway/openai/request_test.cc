@@ -375,14 +375,30 @@ TEST(RequestTest, CompletionPrompts) {
   EXPECT_EQ(Complete(R"({"prompt":"x","logprobs":0})")->top_logprobs, 0);
 }
 
+TEST(RequestTest, RepeatPenaltyIsAnotherName) {
+  EXPECT_FLOAT_EQ(Complete(R"({"prompt":"x","repeat_penalty":1.3})")
+                      ->sampling.repetition_penalty,
+                  1.3F);
+  EXPECT_FLOAT_EQ(
+      Complete(
+          R"({"prompt":"x","repeat_penalty":1.3,"repetition_penalty":1.1})")
+          ->sampling.repetition_penalty,
+      1.1F);
+  // Values that change nothing are no error.
+  EXPECT_TRUE(Complete(R"({"prompt":"x","repeat_penalty":1.0,"typical_p":1.0,
+      "mirostat":0,"top_n_sigma":-1,"n_predict":-1,"dry_multiplier":0.0})")
+                  .ok());
+}
+
 TEST(RequestTest, MaxTokensIsWhatTheContextLeaves) {
   CommonRequest request;
-  EXPECT_EQ(*ResolveMaxTokens(request, 90, 100), 10);
+  EXPECT_EQ(*ResolveMaxTokens(request, "prompt", 90, 100), 10);
   request.max_tokens = 4;
-  EXPECT_EQ(*ResolveMaxTokens(request, 90, 100), 4);
+  EXPECT_EQ(*ResolveMaxTokens(request, "prompt", 90, 100), 4);
   request.max_tokens = 32000;
-  EXPECT_EQ(*ResolveMaxTokens(request, 99, 100), 1);
-  const ApiOr<std::uint32_t> full = ResolveMaxTokens(request, 100, 100);
+  EXPECT_EQ(*ResolveMaxTokens(request, "prompt", 99, 100), 1);
+  const ApiOr<std::uint32_t> full =
+      ResolveMaxTokens(request, "prompt", 100, 100);
   ASSERT_FALSE(full.ok());
   EXPECT_EQ(full.error().code, "context_length_exceeded");
 }

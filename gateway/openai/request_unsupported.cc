@@ -16,6 +16,9 @@ struct Unsupported {
   const char* message;
 };
 
+constexpr char kOtherSampling[] =
+    "tokens are chosen by temperature, top_k, top_p and min_p";
+
 constexpr Unsupported kUnsupported[] = {
     {"n", "1", "only one answer a request is offered"},
     {"best_of", "0 1", "only one answer a request is offered"},
@@ -43,6 +46,19 @@ constexpr Unsupported kUnsupported[] = {
     {"bad_words", "[]", "words cannot be forbidden"},
     {"use_beam_search", "false", "beam search is not offered"},
     {"length_penalty", "1", "beam search is not offered"},
+    {"typical_p", "1", kOtherSampling},
+    {"tfs_z", "1", kOtherSampling},
+    {"top_a", "0", kOtherSampling},
+    {"top_n_sigma", "-1", kOtherSampling},
+    {"mirostat", "0", kOtherSampling},
+    {"dynatemp_range", "0", kOtherSampling},
+    {"xtc_probability", "0", kOtherSampling},
+    {"dry_multiplier", "0", kOtherSampling},
+    {"epsilon_cutoff", "0", kOtherSampling},
+    {"eta_cutoff", "0", kOtherSampling},
+    {"no_repeat_ngram_size", "0", kOtherSampling},
+    {"n_predict", "-1", "the field is max_tokens"},
+    {"truncate_prompt_tokens", "-1", "prompts are not cut"},
 };
 
 // Split by hand: no neutral value has a space in itself.

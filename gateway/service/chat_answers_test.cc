@@ -199,6 +199,20 @@ TEST_F(ChatAnswersTest, WithoutToolsCallsAreText) {
   }
 }
 
+TEST_F(ChatAnswersTest, ToolsThatTheTemplateDoesNotShowAreRefused) {
+  Serve(
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+      "<|im_end|>\n{% endfor %}<|im_start|>assistant\n");
+  Say("Hi", v1::Finished::STOP);
+  const RawResponse refused = Post(kChatPath, WithTools());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(json::parse(refused.body)["error"]["param"], "tools");
+  EXPECT_EQ(engine_->generate_calls(), 0);
+  for (const json& body :
+       {WithTools({{"tool_choice", "none"}}), Chat({{"tools", json::array()}})})
+    EXPECT_EQ(Choice(body)["message"]["content"], "Hi");
+}
+
 TEST_F(ChatAnswersTest, TextCompletionsAreNotRead) {
   Serve(templates::testing::kJsonCalls);
   Say("<think>a</think>b", v1::Finished::STOP);

@@ -40,6 +40,9 @@ constexpr int kClientClosedRequest = 499;
 // more often: a request that kills engines must not go on doing so.
 constexpr int kAttempts = 2;
 
+// Never sent.
+ApiError Gone() { return openai::InternalError("the client has gone"); }
+
 std::uint32_t CachedTokens(const v1::CacheReport& report) {
   std::uint32_t sum = 0;
   for (const auto& [source, tokens] : report.cached_tokens_by_source())
@@ -141,9 +144,13 @@ asio::awaitable<ApiOr<Prepared>> Run::MakeReady() {
   input.align_reasoning = app_.config.end_align_reasoning;
   input.thinking_budget = app_.config.thinking_budget;
   auto parsed = co_await OnWorker(*app_.workers, [&] { return Parse(input); });
+  if (exchange_.gone()) co_return Gone();
   if (!parsed.ok()) co_return parsed.error();
   const Records records = co_await GetRecords(*parsed);
-  co_return co_await OnWorker(*app_.workers, [&] {
+  const GoneFlag flag(exchange_);
+  input.stop = &flag.gone();
+  co_return co_await OnWorker(*app_.workers, [&]() -> ApiOr<Prepared> {
+    if (flag.gone()) return Gone();  // while it waited for a worker
     return Prepare(input, *std::move(parsed), records);
   });
 }
@@ -256,7 +263,8 @@ asio::awaitable<bool> Run::Follow(GenerateStream& stream, bool last) {
 
 asio::awaitable<bool> Run::Take(const v1::GenerateEvent& event) {
   if (event.has_refused()) {
-    ApiError error = RefusedError(event.refused(), record_.prompt_tokens);
+    ApiError error =
+        RefusedError(event.refused(), endpoint_, record_.prompt_tokens);
     co_await writer_->Fail(std::move(error));
     co_return true;
   }
@@ -347,11 +355,21 @@ openai::HoldfastReport Run::Report(const v1::Finished& finished) const {
 asio::awaitable<void> Complete(Call call, Endpoint endpoint) {
   call.record.generation = true;
   std::string text = std::move(call.exchange.request().body);
-  auto body = co_await OnWorker(*call.app.workers, [&text] {
-    auto json = openai::ParseJson(text);
-    text = std::string();
-    return json;
-  });
+  const auto parse = [&]() -> asio::awaitable<ApiOr<Json>> {
+    const GoneFlag flag(call.exchange);
+    co_return co_await OnWorker(*call.app.workers, [&]() -> ApiOr<Json> {
+      if (flag.gone()) return Gone();
+      auto json = openai::ParseJson(text);
+      text = std::string();
+      return json;
+    });
+  };
+  auto body = co_await parse();
+  if (call.exchange.gone()) {
+    call.record.client_gone = true;
+    call.record.status = kClientClosedRequest;
+    co_return;
+  }
   if (!body.ok()) {
     ApiError error = body.error();
     co_await SendError(call.exchange, call.record, std::move(error));

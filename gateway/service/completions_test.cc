@@ -271,11 +271,35 @@ TEST_F(CompletionsTest, BadRequestsNameTheField) {
   const json overflow =
       Refusal({{"prompt", std::string(5000, 'x')}}, 400, kTextPath);
   EXPECT_EQ(overflow.at("code"), "context_length_exceeded");
+  EXPECT_EQ(overflow.at("param"), "prompt");
   EXPECT_NE(overflow.at("message").get<std::string>().find(
                 "exceeds the available context size"),
             std::string::npos);
   EXPECT_EQ(engine_->generate_calls(), 0);
   EXPECT_EQ(Post(kChatPath, Chat()).status, 200);
+}
+
+TEST_F(CompletionsTest, TextFarOverTheContextIsNotTokenizedToItsEnd) {
+  StartAll();
+  // Pieces of one token each, and one piece of them all.
+  for (const char unit : {'.', 'x'}) {
+    const std::string text(100'000, unit);
+    json message = {{"role", "user"}, {"content", text}};
+    const json chat =
+        Refusal({{"messages", json::array({message})}}, 400, kChatPath);
+    EXPECT_EQ(chat.at("code"), "context_length_exceeded");
+    EXPECT_EQ(chat.at("param"), "messages");
+    EXPECT_EQ(chat.at("n_prompt_tokens"), 4097);
+    EXPECT_NE(chat.at("message").get<std::string>().find(
+                  "the prompt of over 4096 tokens exceeds the available "
+                  "context size"),
+              std::string::npos);
+    const json prompt = Refusal({{"prompt", text}}, 400, kTextPath);
+    EXPECT_EQ(prompt.at("param"), "prompt");
+    EXPECT_EQ(prompt.at("n_prompt_tokens"), 4097);
+    EXPECT_EQ(Refusal({{"content", text}}, 400, "/tokenize").at("param"),
+              "content");
+  }
 }
 
 TEST_F(CompletionsTest, MalformedRequestsAreRefusedWithoutAnEngine) {

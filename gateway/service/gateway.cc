@@ -14,7 +14,6 @@
 #include "boost/asio/thread_pool.hpp"
 #include "gateway/openai/debug_answers.h"
 #include "gateway/service/app.h"
-#include "gateway/service/replies.h"
 #include "gateway/service/router.h"
 #include "gateway/service/served_model.h"
 #include "gateway/service/workers.h"
@@ -161,7 +160,9 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
   options.handler = [&app](http::Exchange& exchange) {
     return Serve(app, exchange);
   };
-  options.refusal = RefusalResponse;
+  options.refusal = [&app](int status, std::string_view message) {
+    return Refuse(app, status, message);
+  };
   auto server = http::Server::Listen(self.io, std::move(options));
   if (!server.ok()) return server.status();
   app.server = *std::move(server);

@@ -139,6 +139,9 @@ TEST_F(ServiceTest, Cors) {
   EXPECT_EQ(origin("http://127.0.0.1"), "http://127.0.0.1");
   EXPECT_EQ(origin("https://example.com"), "");
   EXPECT_EQ(origin("http://localhost.example.com"), "");
+  EXPECT_EQ(origin("http://127.0.0.1.example.com"), "");
+  EXPECT_EQ(origin("http://localhost:80.example.com"), "");
+  EXPECT_EQ(origin("https://localhost"), "https://localhost");
   const auto client = Connect();
   client->SendRequest("OPTIONS", "/v1/chat/completions", "",
                       "origin: http://localhost:3000\r\n");
@@ -147,6 +150,149 @@ TEST_F(ServiceTest, Cors) {
   EXPECT_TRUE(preflight.headers.contains("access-control-allow-headers"));
   EXPECT_EQ(preflight.headers.at("access-control-allow-origin"),
             "http://localhost:3000");
+}
+
+TEST_F(ServiceTest, PreflightsAllowTheHeadersThatAreAskedFor) {
+  StartAll();
+  const auto allowed = [this](const std::string& asked) {
+    const auto client = Connect();
+    client->SendRequest(
+        "OPTIONS", "/v1/chat/completions", "",
+        "origin: http://localhost\r\naccess-control-request-headers: " + asked +
+            "\r\n");
+    return client->ReadResponse().headers.at("access-control-allow-headers");
+  };
+  EXPECT_EQ(allowed("content-type,x-stainless-os"),
+            "content-type,x-stainless-os");
+  const std::string usual = allowed("");
+  EXPECT_NE(usual.find("authorization"), std::string::npos);
+  EXPECT_EQ(allowed("x; y"), usual);
+  EXPECT_EQ(allowed(std::string(2000, 'x')), usual);
+}
+
+TEST_F(ServiceTest, WhatIsNoRequestIsAnsweredLikeOne) {
+  config_.max_body_mb = 1;
+  StartGateway();
+  const auto code = [this](const std::string& bytes, int status) {
+    const auto client = Connect();
+    client->Send(bytes);
+    const RawResponse response = client->ReadResponse();
+    EXPECT_EQ(response.status, status) << bytes.substr(0, 60);
+    EXPECT_TRUE(response.headers.at("x-request-id").starts_with("req-"));
+    return ErrorOf(response).at("code").get<std::string>();
+  };
+  const std::string post = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\n";
+  EXPECT_EQ(code(post + "content-length: 2000000\r\n\r\n", 413),
+            "request_too_large");
+  EXPECT_EQ(code(post + "x: " + std::string(40'000, 'x') + "\r\n\r\n", 431),
+            "headers_too_large");
+  EXPECT_EQ(code(post + "no colon here\r\n\r\n", 400), "invalid_http");
+  EXPECT_EQ(code("GET / HTTP/1.1\r\n\r\n", 400), "invalid_http");
+  EXPECT_EQ(code(post + "expect: cake\r\ncontent-length: 2\r\n\r\n", 417),
+            "expectation_failed");
+}
+
+TEST_F(ServiceTest, HttpAsItIsWritten) {
+  StartAll();
+  const auto client = Connect();
+  client->Send(
+      "GET http://localhost/v1/models?x=1 HTTP/1.1\r\nhost: a\r\n\r\n");
+  EXPECT_EQ(client->ReadResponse().status, 200);
+  // What the target names is the host.
+  client->Send(
+      "GET http://evil.example/metrics HTTP/1.1\r\n"
+      "host: localhost\r\n\r\n");
+  EXPECT_EQ(client->ReadResponse().status, 403);
+  client->SendRequest("DELETE", "/v1/models");
+  EXPECT_EQ(client->ReadResponse().headers.at("allow"), "GET, HEAD, OPTIONS");
+  client->SendRequest("DELETE", "/tokenize");
+  EXPECT_EQ(client->ReadResponse().headers.at("allow"), "POST, OPTIONS");
+  client->SendRequest("OPTIONS", "/tokenize");
+  const RawResponse preflight = client->ReadResponse();
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_FALSE(preflight.headers.contains("content-length"));
+  const RawResponse coded =
+      Post("/v1/chat/completions", Chat().dump(), "content-encoding: gzip\r\n");
+  EXPECT_EQ(coded.status, 415);
+  EXPECT_EQ(ErrorOf(coded).at("code"), "unsupported_encoding");
+  EXPECT_EQ(Post("/v1/chat/completions", Chat().dump(),
+                 "content-encoding: identity\r\n")
+                .status,
+            200);
+  EXPECT_NE(ErrorOf(Post("/tokenize", std::string()))
+                .at("message")
+                .get<std::string>()
+                .find("is empty"),
+            std::string::npos);
+}
+
+// A browser sends a page's request and only keeps the answer from the page.
+TEST_F(ServiceTest, PagesFromElsewhereNeedAnApiKey) {
+  StartAll();
+  const std::string chat = Chat().dump();
+  const auto post = [&](const std::string& headers) {
+    return Post("/v1/chat/completions", chat,
+                headers + "content-type: text/plain\r\n");
+  };
+  EXPECT_EQ(post("origin: http://localhost:3000\r\n").status, 200);
+  for (const std::string site :
+       {"https://evil.example", "null", "http://localhost.evil.example",
+        "http://127.0.0.1.evil.example", "file://"}) {
+    const RawResponse refused = post("origin: " + site + "\r\n");
+    EXPECT_EQ(refused.status, 403) << site;
+    const json error = ErrorOf(refused);
+    EXPECT_EQ(error.at("code"), "foreign_page");
+    EXPECT_NE(error.at("message").get<std::string>().find(
+                  site + " may use this server with an API key only"),
+              std::string::npos);
+    EXPECT_NE(error.at("message").get<std::string>().find("--api-key-file"),
+              std::string::npos);
+  }
+  EXPECT_EQ(Post("/tokenize", "{}", "origin: https://evil.example\r\n").status,
+            403);
+  EXPECT_EQ(Get("/metrics", "origin: https://evil.example\r\n").status, 403);
+}
+
+TEST_F(ServiceTest, NamesOfElsewhereThatPointHereNeedAnApiKey) {
+  StartAll();
+  const auto status = [this](const std::string& host) {
+    const auto client = Connect();
+    const std::string body = Chat().dump();
+    client->Send("POST /v1/chat/completions HTTP/1.1\r\nhost: " + host +
+                 "\r\ncontent-length: " + std::to_string(body.size()) +
+                 "\r\n\r\n" + body);
+    return client->ReadResponse().status;
+  };
+  for (const char* host : {"localhost", "LocalHost:8000", "127.0.0.1:8000",
+                           "127.1.2.3", "[::1]:8000"})
+    EXPECT_EQ(status(host), 200) << host;
+  for (const char* host : {"evil.example", "evil.example:8000", "10.0.0.1",
+                           "127.0.0.1.evil.example", "[::2]"})
+    EXPECT_EQ(status(host), 403) << host;
+}
+
+TEST_F(ServiceTest, WithKeysOrOnANetworkHostsAreNotLookedAt) {
+  config_.host = "0.0.0.0";
+  StartAll();
+  const std::string body = Chat().dump();
+  const std::string request =
+      "POST /v1/chat/completions HTTP/1.1\r\nhost: box.example\r\n"
+      "authorization: Bearer k\r\ncontent-length: " +
+      std::to_string(body.size()) + "\r\n";
+  const auto status = [&](const std::string& headers) {
+    const auto client = Connect();
+    client->Send(request + headers + "\r\n" + body);
+    return client->ReadResponse().status;
+  };
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("origin: https://evil.example\r\n"), 403);
+  gateway_.reset();
+  config_.host = "127.0.0.1";
+  config_.api_keys = {"k"};
+  StartGateway();
+  ASSERT_TRUE(WaitHealthy());
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("origin: https://evil.example\r\n"), 200);
 }
 
 TEST_F(ServiceTest, TokenizeAndBack) {

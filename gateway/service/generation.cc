@@ -95,6 +95,10 @@ ApiOr<std::optional<openai::Force>> ChosenForce(
   return std::optional<openai::Force>(**found);
 }
 
+const char* PromptField(Endpoint endpoint) {
+  return endpoint == Endpoint::kChat ? "messages" : "prompt";
+}
+
 // What the answer of a chat is read with. A model that may make one call only
 // is stopped behind the first.
 void FillTools(openai::ChatRequest* request, const answer::AnswerFormat& format,
@@ -128,6 +132,16 @@ std::optional<openai::ApiError> FillThinkingBudget(
   return std::nullopt;
 }
 
+// Tools that the model never sees would give an answer to another question.
+std::optional<openai::ApiError> CheckTools(const openai::ChatRequest& request,
+                                           const answer::AnswerFormat& format) {
+  if (request.tools.is_null() || format.shows_tools) return std::nullopt;
+  return openai::UnsupportedError(
+      "tools",
+      "the model's chat template shows it no tools: send none, or "
+      "\"tool_choice\": \"none\"");
+}
+
 // Puts recorded tokens in the place of the client's text.
 void Align(const PrepareInput& input, const openai::ChatRequest& request,
            const openai::PromptParts& parts, const Records& records,
@@ -147,14 +161,21 @@ void Align(const PrepareInput& input, const openai::ChatRequest& request,
 template <typename Request>
 ApiOr<Prepared> Finish(const PrepareInput& input, const Parsed& parsed,
                        Request request, const Records& records) {
-  const openai::PromptParts parts = input.view->model->parts();
+  const std::uint32_t context = input.view->status.max_context_tokens();
+  openai::PromptParts parts = input.view->model->parts();
+  parts.context_tokens = context;
+  parts.stop = input.stop;
   Prepared prepared;
+  if constexpr (std::is_same_v<Request, openai::ChatRequest>) {
+    if (auto error = CheckTools(request, *parts.format))
+      return *std::move(error);
+  }
   auto prompt = openai::BuildPrompt(request, parts);
   if (!prompt.ok()) return prompt.error();
   if constexpr (std::is_same_v<Request, openai::ChatRequest>)
     Align(input, request, parts, records, &*prompt, &prepared);
   auto max_tokens = openai::ResolveMaxTokens(
-      request, prompt->ids.size(), input.view->status.max_context_tokens());
+      request, PromptField(input.endpoint), prompt->ids.size(), context);
   if (!max_tokens.ok()) return max_tokens.error();
 
   FillPrompt(*prompt, &prepared.request);
@@ -236,7 +257,7 @@ ApiOr<Prepared> Prepare(const PrepareInput& input, Parsed parsed,
       parsed.request);
 }
 
-openai::ApiError RefusedError(const v1::Refused& refused,
+openai::ApiError RefusedError(const v1::Refused& refused, Endpoint endpoint,
                               std::uint32_t prompt_tokens) {
   switch (refused.reason()) {
     case v1::Refused::QUEUE_FULL:
@@ -246,7 +267,7 @@ openai::ApiError RefusedError(const v1::Refused& refused,
     case v1::Refused::MODEL_CHANGED:
       return openai::Unavailable(refused.message(), refused.retry_after_ms());
     case v1::Refused::CONTEXT_OVERFLOW:
-      return openai::ContextOverflow(prompt_tokens,
+      return openai::ContextOverflow(PromptField(endpoint), prompt_tokens,
                                      refused.max_context_tokens());
     case v1::Refused::INVALID:
       return openai::FieldError("", refused.message());

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_SERVICE_GENERATION_H_
 #define HOLDFAST_GATEWAY_SERVICE_GENERATION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,9 @@ struct PrepareInput {
   bool align_reasoning = true;
   // Where the request has none.
   std::int32_t thinking_budget = openai::kNoThinkingBudget;
+  // The client has gone: what is under way ends early, with an error for
+  // nobody. May be null.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // A request whose fields are known to be right.
@@ -69,7 +73,7 @@ openai::ApiOr<Prepared> Prepare(const PrepareInput& input, Parsed parsed,
                                 const Records& records);
 
 // What the engine's refusal means for the client.
-openai::ApiError RefusedError(const v1::Refused& refused,
+openai::ApiError RefusedError(const v1::Refused& refused, Endpoint endpoint,
                               std::uint32_t prompt_tokens);
 
 }  // namespace holdfast::gateway

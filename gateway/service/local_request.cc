@@ -1,29 +1,45 @@
 #include "gateway/service/local_request.h"
 
-#include <array>
+#include <algorithm>
+
+#include "boost/asio/ip/address_v4.hpp"
 
 namespace holdfast::gateway {
 namespace {
 
-constexpr std::string_view kScheme = "http://";
-constexpr std::array<std::string_view, 3> kLocalHosts = {"localhost",
-                                                         "127.0.0.1", "[::1]"};
+constexpr std::string_view kSixLoopback = "[::1]";
 
-// With or without a port.
-bool IsLocalHost(std::string_view host) {
-  for (const std::string_view local : kLocalHosts) {
-    if (!host.starts_with(local)) continue;
-    const std::string_view rest = host.substr(local.size());
-    if (rest.empty() || rest.front() == ':') return true;
-  }
-  return false;
+// Empty, or ":8000".
+bool IsPort(std::string_view text) {
+  return text.empty() || (text.front() == ':' &&
+                          std::all_of(text.begin() + 1, text.end(), [](char c) {
+                            return c >= '0' && c <= '9';
+                          }));
 }
 
 }  // namespace
 
+bool IsLocalHost(std::string_view host) {
+  if (host.starts_with(kSixLoopback)) {
+    return IsPort(host.substr(kSixLoopback.size()));
+  }
+  const std::size_t end = std::min(host.find(':'), host.size());
+  if (!IsPort(host.substr(end))) return false;
+  const std::string_view name = host.substr(0, end);
+  if (http::EqualsIgnoreCase(name, "localhost")) return true;
+  boost::system::error_code error;
+  const auto address =
+      boost::asio::ip::make_address_v4(std::string(name), error);
+  return !error && address.is_loopback();
+}
+
 bool IsLocalOrigin(std::string_view origin) {
-  return origin.starts_with(kScheme) &&
-         IsLocalHost(origin.substr(kScheme.size()));
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (origin.starts_with(scheme)) {
+      return IsLocalHost(origin.substr(scheme.size()));
+    }
+  }
+  return false;
 }
 
 bool IsFromThisMachine(const http::Request& request) {

@@ -8,6 +8,9 @@
 
 namespace holdfast::gateway {
 
+// A name or address of this machine's own, with or without a port.
+bool IsLocalHost(std::string_view host);
+
 // Of a page that a browser loaded from this machine.
 bool IsLocalOrigin(std::string_view origin);
 

@@ -25,17 +25,28 @@ http::Response ErrorResponse(const openai::ApiError& error) {
   return response;
 }
 
-http::Response RefusalResponse(int status, std::string_view message) {
+openai::ApiError RefusalError(int status, std::string_view message,
+                              std::size_t body_limit_bytes) {
+  if (status == 413) return openai::BodyTooLarge(body_limit_bytes);
+  if (status == 503) return openai::Unavailable(std::string(message), 1000);
+  if (status >= 500) return openai::InternalError(std::string(message));
   openai::ApiError error;
   error.http_status = status;
   error.message = std::string(message);
-  if (status == 503) {
-    error.type = "unavailable_error";
-    error.retry_after_s = 1;
-  } else if (status >= 500) {
-    error.type = "server_error";
+  switch (status) {
+    case 408:
+      error.code = "request_timeout";
+      break;
+    case 417:
+      error.code = "expectation_failed";
+      break;
+    case 431:
+      error.code = "headers_too_large";
+      break;
+    default:
+      error.code = "invalid_http";
   }
-  return ErrorResponse(error);
+  return error;
 }
 
 asio::awaitable<void> Send(http::Exchange& exchange, RequestRecord& record,

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_SERVICE_REPLIES_H_
 #define HOLDFAST_GATEWAY_SERVICE_REPLIES_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -17,8 +18,9 @@ namespace holdfast::gateway {
 http::Response JsonResponse(int status, const openai::Json& body);
 // With Retry-After where the error says when to come back.
 http::Response ErrorResponse(const openai::ApiError& error);
-// What the HTTP server refuses by itself.
-http::Response RefusalResponse(int status, std::string_view message);
+// What the HTTP server refuses by itself, with the codes of error.h.
+openai::ApiError RefusalError(int status, std::string_view message,
+                              std::size_t body_limit_bytes);
 
 // Adds x-request-id and sends. What fails (the client has gone) is noted in the
 // record; there is nothing else to do about it.

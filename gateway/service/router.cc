@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "boost/asio/ip/address.hpp"
 #include "fmt/format.h"
 #include "gateway/openai/error.h"
 #include "gateway/service/endpoints.h"
@@ -57,6 +58,10 @@ const Route* Find(std::string_view path) {
   return nullptr;
 }
 
+std::string NewRequestId(App& app) {
+  return fmt::format("req-{:016x}{:016x}", app.random(), app.random());
+}
+
 // The client's id where it is fit for a header and a log line, else a new one.
 std::string RequestId(const http::Request& request, App& app) {
   const auto given = request.Find("x-request-id");
@@ -65,11 +70,12 @@ std::string RequestId(const http::Request& request, App& app) {
                   [](char c) { return c > ' ' && c < '\x7f'; })) {
     return std::string(*given);
   }
-  return fmt::format("req-{:016x}{:016x}", app.random(), app.random());
+  return NewRequestId(app);
 }
 
 // Pages that a browser loads from this machine may call us; pages from
-// elsewhere only with an API key, or any web page could use the model.
+// elsewhere only with an API key, or any web page could use the model
+// (RefuseForeignPage).
 std::string_view AllowedOrigin(const http::Request& request,
                                const ApiKeys& keys) {
   const auto origin = request.Find("origin");
@@ -114,17 +120,68 @@ class WithCors final : public http::Exchange {
   const std::string origin_;
 };
 
-http::Response Preflight() {
+constexpr std::string_view kUsualHeaders =
+    "authorization, content-type, x-api-key, x-request-id, x-session-id";
+constexpr std::size_t kMaxAskedHeaders = 1024;
+
+// Clients send headers of their own (x-stainless-*, say), which change nothing
+// here: what a page asks for it may send. Header names and commas only.
+std::string AllowedHeaders(const http::Request& request) {
+  const auto asked = request.Find("access-control-request-headers");
+  const auto fit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '-' || c == '_' || c == ',' ||
+           c == ' ';
+  };
+  if (!asked.has_value() || asked->empty() ||
+      asked->size() > kMaxAskedHeaders ||
+      !std::all_of(asked->begin(), asked->end(), fit)) {
+    return std::string(kUsualHeaders);
+  }
+  return std::string(*asked);
+}
+
+http::Response Preflight(const http::Request& request) {
   http::Response response;
   response.status = 204;
   response.content_type.clear();
   response.headers = {
       {"allow", "GET, HEAD, POST, OPTIONS"},
       {"access-control-allow-methods", "GET, HEAD, POST, OPTIONS"},
-      {"access-control-allow-headers",
-       "authorization, content-type, x-api-key, x-request-id, x-session-id"},
+      {"access-control-allow-headers", AllowedHeaders(request)},
       {"access-control-max-age", "600"}};
   return response;
+}
+
+bool ListensOnLoopback(const GatewayConfig& config) {
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(config.host, error);
+  return !error && address.is_loopback();
+}
+
+// Without keys a browser on this machine, or on its network, would let any page
+// that it shows use the model: it sends the page's request, and only keeps the
+// answer from the page. It names the page's site as the origin, or, where that
+// site's name has been made to point here, as the host.
+std::optional<openai::ApiError> RefuseForeignPage(
+    const App& app, const http::Request& request) {
+  const auto origin = request.Find("origin");
+  if (origin.has_value() && !IsLocalOrigin(*origin)) {
+    return openai::ForeignPage(fmt::format(
+        "web pages from {} may use this server with an API key only, and it "
+        "has none: start the gateway with --api-key or --api-key-file",
+        *origin));
+  }
+  const auto host = request.Find("host");
+  if (host.has_value() && !IsLocalHost(*host) &&
+      ListensOnLoopback(app.config)) {
+    return openai::ForeignPage(fmt::format(
+        "this server listens on {} and knows itself by that address or as "
+        "localhost, not as {}: use one of these, or start the gateway with "
+        "--api-key or --api-key-file",
+        app.config.host, *host));
+  }
+  return std::nullopt;
 }
 
 std::optional<openai::ApiError> Refusal(const App& app, const Route& route,
@@ -133,7 +190,8 @@ std::optional<openai::ApiError> Refusal(const App& app, const Route& route,
     case Access::kOpen:
       return std::nullopt;
     case Access::kKey:
-      if (app.keys.open() || app.keys.Allows(request)) return std::nullopt;
+      if (app.keys.open()) return RefuseForeignPage(app, request);
+      if (app.keys.Allows(request)) return std::nullopt;
       return openai::Unauthorized();
     case Access::kAdmin:
       break;
@@ -151,7 +209,7 @@ asio::awaitable<void> Dispatch(Call call) {
   const Route* route = Find(request.path);
   if (route != nullptr) call.record.route = std::string(route->path);
   if (request.method == "OPTIONS") {
-    http::Response response = Preflight();
+    http::Response response = Preflight(request);
     co_await Send(call.exchange, call.record, std::move(response));
     co_return;
   }
@@ -166,13 +224,21 @@ asio::awaitable<void> Dispatch(Call call) {
         openai::MethodNotAllowed(request.method, request.path);
     http::Response response = ErrorResponse(error);
     response.headers.push_back(
-        {"allow", fmt::format("{}, OPTIONS", route->method)});
+        {"allow", fmt::format("{}{}, OPTIONS", route->method,
+                              route->method == "GET" ? ", HEAD" : "")});
     call.record.error = error.message;
     co_await Send(call.exchange, call.record, std::move(response));
     co_return;
   }
   if (auto refused = Refusal(call.app, *route, request)) {
     openai::ApiError error = *std::move(refused);
+    co_await SendError(call.exchange, call.record, std::move(error));
+    co_return;
+  }
+  const auto coding = request.Find("content-encoding");
+  if (coding.has_value() && !coding->empty() &&
+      !http::EqualsIgnoreCase(*coding, "identity")) {
+    openai::ApiError error = openai::CodingNotKnown(std::string(*coding));
     co_await SendError(call.exchange, call.record, std::move(error));
     co_return;
   }
@@ -213,6 +279,19 @@ void Log(const RequestRecord& record) {
 }
 
 }  // namespace
+
+http::Response Refuse(App& app, int status, std::string_view message) {
+  RequestRecord record;
+  record.id = NewRequestId(app);
+  record.status = status;
+  const openai::ApiError error =
+      RefusalError(status, message, std::size_t{app.config.max_body_mb} << 20);
+  record.error = error.message;
+  Log(record);
+  http::Response response = ErrorResponse(error);
+  response.headers.push_back({"x-request-id", record.id});
+  return response;
+}
 
 asio::awaitable<void> Serve(App& app, http::Exchange& exchange) {
   RequestRecord record;

@@ -1,4 +1,5 @@
 // POST /tokenize and /detokenize.
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "boost/asio/awaitable.hpp"
 #include "gateway/openai/error.h"
 #include "gateway/openai/json.h"
+#include "gateway/openai/prompt.h"
 #include "gateway/service/endpoints.h"
 #include "gateway/service/engine_wait.h"
 #include "gateway/service/replies.h"
@@ -32,8 +34,10 @@ ApiOr<bool> Flag(const Json& body, const char* name, bool absent) {
 }
 
 // The text is encoded as a prompt of /v1/completions is.
+// A text that could not be a prompt is refused like one.
 ApiOr<Json> Tokenize(const Json& body, const ServedModel& model,
-                     std::uint32_t context_tokens) {
+                     std::uint32_t context_tokens,
+                     const std::atomic<bool>& gone) {
   const auto text =
       body.contains("content") ? body.find("content") : body.find("prompt");
   if (text == body.end()) return FieldError("content", "is missing");
@@ -46,11 +50,14 @@ ApiOr<Json> Tokenize(const Json& body, const ServedModel& model,
   if (!with_pieces.ok()) return with_pieces.error();
 
   const Tokenizer& tokenizer = model.tokenizer();
+  openai::PromptParts parts = model.parts();
+  parts.context_tokens = context_tokens;
+  parts.stop = &gone;
   EncodeOptions options;
   options.add_bos = *add_special && tokenizer.spec().add_bos;
   options.parse_added = *parse_special;
-  const auto ids =
-      tokenizer.Encode(text->get_ref<const std::string&>(), options);
+  const auto ids = tokenizer.Encode(text->get_ref<const std::string&>(),
+                                    options, openai::LimitsOf(parts));
   if (!ids.ok()) return openai::FromStatus(ids.status(), "content");
   Json tokens = Json::array();
   for (const std::uint32_t id : *ids) {
@@ -101,13 +108,16 @@ asio::awaitable<void> Run(Call call, bool tokenize) {
     co_return;
   }
   const std::string body = std::move(call.exchange.request().body);
+  const GoneFlag flag(call.exchange);
   auto answer = co_await OnWorker(*call.app.workers, [&]() -> ApiOr<Json> {
+    if (flag.gone()) return openai::InternalError("the client has gone");
     auto json = openai::ParseJson(body);
     if (!json.ok()) return json.error();
     if (!json->is_object())
       return FieldError("", "the body must be a JSON object");
     const v1::EngineStatus& status = view->status;
-    return tokenize ? Tokenize(*json, *view->model, status.max_context_tokens())
+    return tokenize ? Tokenize(*json, *view->model, status.max_context_tokens(),
+                               flag.gone())
                     : Detokenize(*json, *view->model, status.vocab_size());
   });
   if (!answer.ok()) {

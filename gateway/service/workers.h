@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_GATEWAY_SERVICE_WORKERS_H_
 #define HOLDFAST_GATEWAY_SERVICE_WORKERS_H_
 
+#include <atomic>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -11,8 +12,22 @@
 #include "boost/asio/co_spawn.hpp"
 #include "boost/asio/thread_pool.hpp"
 #include "boost/asio/use_awaitable.hpp"
+#include "gateway/http/exchange.h"
 
 namespace holdfast::gateway {
+
+// Whether an exchange's client has gone, for work on another thread. For a
+// scope in which nothing else sets the exchange's OnGone.
+class GoneFlag {
+ public:
+  explicit GoneFlag(http::Exchange& exchange)
+      : scope_(exchange, [this] { gone_ = true; }) {}
+  const std::atomic<bool>& gone() const { return gone_; }
+
+ private:
+  std::atomic<bool> gone_{false};
+  const http::OnGoneScope scope_;
+};
 
 // Runs `work` on the pool; the caller goes on, on its own executor, with what
 // it returned or threw. A connection has at most one work at a time, so the

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <unordered_map>
 
@@ -13,6 +14,22 @@ namespace holdfast::gateway {
 namespace {
 
 constexpr std::uint32_t kNoId = 0xFFFFFFFF;
+// Between two looks at whether to stop.
+constexpr std::uint32_t kStepsBetweenLooks = 1 << 14;
+
+// Counts steps, and looks now and then.
+class StopCheck {
+ public:
+  explicit StopCheck(const std::atomic<bool>* stop) : stop_(stop) {}
+  bool Stopped() {
+    return stop_ != nullptr && ++steps_ % kStepsBetweenLooks == 0 &&
+           stop_->load(std::memory_order_relaxed);
+  }
+
+ private:
+  const std::atomic<bool>* const stop_;
+  std::uint32_t steps_ = 0;
+};
 
 std::uint64_t PairKey(std::uint32_t left, std::uint32_t right) {
   return std::uint64_t{left} << 32 | right;
@@ -61,22 +78,66 @@ absl::StatusOr<Bpe> Bpe::Create(const TokenizerSpec& spec,
       if (!token_bytes[id].empty()) bpe.words_[token_bytes[id]] = id;
     }
   }
+  bpe.FindLongest(spec);
   return bpe;
 }
 
-void Bpe::Encode(std::string_view piece, Scratch& scratch,
-                 std::vector<std::uint32_t>* ids) const {
-  if (cache_->Find(piece, ids)) return;
+// By the merges, not by the tokens' texts: those of added tokens are not here,
+// and a file's may say anything.
+void Bpe::FindLongest(const TokenizerSpec& spec) {
+  // Merges come after those that make their parts; where they do not, a few
+  // rounds settle it, and where nothing does, nothing is known.
+  constexpr int kRounds = 8;
+  std::vector<std::size_t> bytes(spec.tokens.size());
+  for (const std::uint32_t id : byte_ids_) {
+    if (id != kNoId) bytes[id] = 1;
+  }
+  bool changed = true;
+  for (int round = 0; changed && round < kRounds; ++round) {
+    changed = false;
+    for (std::size_t i = 0; i + 2 < spec.merges.size(); i += 3) {
+      const std::size_t left = bytes[spec.merges[i]];
+      const std::size_t right = bytes[spec.merges[i + 1]];
+      std::size_t& merged = bytes[spec.merges[i + 2]];
+      if (left == 0 || right == 0 || left + right <= merged) continue;
+      merged = left + right;
+      changed = true;
+    }
+  }
+  if (changed) {
+    longest_ = std::numeric_limits<std::size_t>::max();
+    return;
+  }
+  for (const std::size_t length : bytes) longest_ = std::max(longest_, length);
+  for (const auto& [word, id] : words_) {
+    longest_ = std::max(longest_, word.size());
+  }
+}
+
+std::size_t Bpe::LeastIds(std::string_view piece) const {
+  // Bytes that the vocabulary lacks have no ids.
+  const auto known =
+      std::count_if(piece.begin(), piece.end(), [this](const char c) {
+        return byte_ids_[static_cast<unsigned char>(c)] != kNoId;
+      });
+  const auto bytes = static_cast<std::size_t>(known);
+  return bytes / longest_ + (bytes % longest_ != 0 ? 1 : 0);
+}
+
+bool Bpe::Encode(std::string_view piece, const std::atomic<bool>* stop,
+                 Scratch& scratch, std::vector<std::uint32_t>* ids) const {
+  if (cache_->Find(piece, ids)) return true;
   const std::size_t before = ids->size();
   if (!words_.empty()) {
     const auto word = words_.find(std::string(piece));
     if (word != words_.end()) {
       ids->push_back(word->second);
-      return;
+      return true;
     }
   }
-  MergeWord(piece, scratch, ids);
+  if (!MergeWord(piece, stop, scratch, ids)) return false;
   cache_->Put(piece, std::span(*ids).subspan(before));
+  return true;
 }
 
 const Bpe::Merge* Bpe::FindMerge(const Scratch& scratch,
@@ -96,8 +157,9 @@ void Bpe::PushCandidate(std::int32_t left, Scratch& scratch) const {
   std::push_heap(scratch.heap.begin(), scratch.heap.end(), After);
 }
 
-void Bpe::MergeWord(std::string_view piece, Scratch& scratch,
-                    std::vector<std::uint32_t>* ids) const {
+bool Bpe::MergeWord(std::string_view piece, const std::atomic<bool>* stop,
+                    Scratch& scratch, std::vector<std::uint32_t>* ids) const {
+  StopCheck check(stop);
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   scratch.heap.clear();
@@ -110,9 +172,11 @@ void Bpe::MergeWord(std::string_view piece, Scratch& scratch,
     symbols.push_back({.id = id, .previous = index - 1});
   }
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(symbols.size()); ++i) {
+    if (check.Stopped()) return false;
     PushCandidate(i, scratch);
   }
   while (!scratch.heap.empty()) {
+    if (check.Stopped()) return false;
     const Candidate top = scratch.heap.front();
     std::pop_heap(scratch.heap.begin(), scratch.heap.end(), After);
     scratch.heap.pop_back();
@@ -131,6 +195,7 @@ void Bpe::MergeWord(std::string_view piece, Scratch& scratch,
   for (const Symbol& symbol : symbols) {
     if (symbol.alive) ids->push_back(symbol.id);
   }
+  return true;
 }
 
 }  // namespace holdfast::gateway

@@ -3,6 +3,7 @@
 #define HOLDFAST_GATEWAY_TOKENIZER_BPE_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,9 +43,13 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
-  // Appends the ids of one piece. Time is n log n in its bytes.
-  void Encode(std::string_view piece, Scratch& scratch,
-              std::vector<std::uint32_t>* ids) const;
+  // Appends the ids of one piece. Time is n log n in its bytes. False, and
+  // `ids` unspecified, soon after `stop` becomes true (null: never).
+  bool Encode(std::string_view piece, const std::atomic<bool>* stop,
+              Scratch& scratch, std::vector<std::uint32_t>* ids) const;
+
+  // The piece has no fewer ids than this.
+  std::size_t LeastIds(std::string_view piece) const;
 
  private:
   struct Merge {
@@ -54,11 +59,14 @@ class Bpe {
 
   const Merge* FindMerge(const Scratch& scratch, std::int32_t left) const;
   void PushCandidate(std::int32_t left, Scratch& scratch) const;
-  void MergeWord(std::string_view piece, Scratch& scratch,
-                 std::vector<std::uint32_t>* ids) const;
+  bool MergeWord(std::string_view piece, const std::atomic<bool>* stop,
+                 Scratch& scratch, std::vector<std::uint32_t>* ids) const;
+  void FindLongest(const TokenizerSpec& spec);
 
   std::array<std::uint32_t, 256> byte_ids_{};
   absl::flat_hash_map<std::uint64_t, Merge> merges_;  // left << 32 | right
+  // No id stands for more bytes of a piece.
+  std::size_t longest_ = 1;
   // Only with ignore_merges: words that are tokens as they stand.
   absl::flat_hash_map<std::string, std::uint32_t> words_;
   std::unique_ptr<WordCache> cache_ = std::make_unique<WordCache>();

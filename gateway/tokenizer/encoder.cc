@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "fmt/format.h"
 #include "gateway/tokenizer/nfc.h"
 #include "gateway/tokenizer/text_cleaner.h"
 #include "gateway/tokenizer/utf8.h"
@@ -13,6 +14,14 @@ namespace {
 // Between two checkpoints inside a long text without added tokens.
 constexpr std::size_t kWindowBytes = 1024;
 constexpr std::size_t kLongestCharacter = 4;
+
+absl::Status TooMany(std::size_t most) {
+  return absl::OutOfRangeError(fmt::format("has over {} tokens", most));
+}
+
+absl::Status Stopped() {
+  return absl::CancelledError("the encoding was stopped");
+}
 
 }  // namespace
 
@@ -26,7 +35,7 @@ absl::Status Encoder::Run(std::size_t begin) {
       }
       continue;
     }
-    ids_.push_back(*part.id);
+    if (absl::Status s = AddId(*part.id); !s.ok()) return s;
     if (part.need) AddCheckpoint(part.end, *part.need);
   }
   return absl::OkStatus();
@@ -37,7 +46,10 @@ absl::Status Encoder::EncodeBetween(std::size_t begin, std::size_t end) {
   if (options_.parse_added && !tables_.normalized.empty()) {
     return EncodeWithNormalized(between);
   }
-  if (checkpoints_ != nullptr && tables_.pre_tokenizer.resumable()) {
+  // Limits are looked at between windows: all pieces of a large text at once
+  // would be too late.
+  if ((checkpoints_ != nullptr || limits_.any()) &&
+      tables_.pre_tokenizer.resumable()) {
     return EncodeInWindows(begin, end);
   }
   return EncodeClean(CleanText(between, tables_.nfc, options_.sentinel).text());
@@ -53,7 +65,7 @@ absl::Status Encoder::EncodeWithNormalized(std::string_view text) {
   for (const AddedTokens::Part& part :
        tokens.Cut(whole.text(), 0, options_.sentinel)) {
     if (part.id) {
-      ids_.push_back(*part.id);
+      if (absl::Status s = AddId(*part.id); !s.ok()) return s;
       continue;
     }
     const CleanText clean(
@@ -69,15 +81,38 @@ absl::Status Encoder::EncodeClean(std::string_view clean) {
   const absl::StatusOr<std::size_t> done =
       tables_.pre_tokenizer.Split(clean, /*open=*/false, pieces_);
   if (!done.ok()) return done.status();
-  for (const std::string_view piece : pieces_.views) {
-    tables_.bpe.Encode(piece, bpe_scratch_, &ids_);
+  return EncodePieces(pieces_.views.size());
+}
+
+absl::Status Encoder::EncodePieces(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string_view piece = pieces_.views[i];
+    if (limits_.stopped()) return Stopped();
+    const std::size_t least = tables_.bpe.LeastIds(piece);
+    if (least > limits_.most_piece_ids) return TooMany(limits_.most_piece_ids);
+    if (ids_.size() > limits_.most_ids ||
+        least > limits_.most_ids - ids_.size()) {
+      return TooMany(limits_.most_ids);
+    }
+    if (!tables_.bpe.Encode(piece, limits_.stop, bpe_scratch_, &ids_)) {
+      return Stopped();
+    }
   }
+  // The last piece may have had more than the least.
+  return ids_.size() > limits_.most_ids ? TooMany(limits_.most_ids)
+                                        : absl::OkStatus();
+}
+
+absl::Status Encoder::AddId(std::uint32_t id) {
+  if (ids_.size() >= limits_.most_ids) return TooMany(limits_.most_ids);
+  ids_.push_back(id);
   return absl::OkStatus();
 }
 
 absl::Status Encoder::EncodeInWindows(std::size_t begin, std::size_t end) {
   std::size_t size = kWindowBytes;
   while (end - begin > size) {
+    if (limits_.stopped()) return Stopped();
     const std::size_t window_end = WindowEnd(begin + size, end);
     if (window_end == end) break;
     const absl::StatusOr<std::size_t> done =
@@ -132,9 +167,7 @@ absl::StatusOr<std::size_t> Encoder::EncodeOpenWindow(std::size_t begin,
   std::size_t place = *done;
   while (place > 0) {
     if (const auto raw = clean.RawPlace(place)) {
-      for (std::size_t i = 0; i < count; ++i) {
-        tables_.bpe.Encode(pieces_.views[i], bpe_scratch_, &ids_);
-      }
+      if (absl::Status s = EncodePieces(count); !s.ok()) return s;
       return begin + *raw;
     }
     // Between this piece and the one before.

@@ -31,13 +31,16 @@ class Encoder {
  public:
   // `checkpoints` may be null. All must outlive it.
   Encoder(const EncoderTables& tables, std::string_view text,
-          const EncodeOptions& options, std::vector<std::uint32_t>* ids,
-          std::vector<Checkpoint>* checkpoints)
+          const EncodeOptions& options, const EncodeLimits& limits,
+          std::vector<std::uint32_t>* ids, std::vector<Checkpoint>* checkpoints)
       : tables_(tables),
         text_(text),
         options_(options),
+        limits_(limits),
         ids_(*ids),
-        checkpoints_(checkpoints) {}
+        checkpoints_(checkpoints) {
+    pieces_.stop = limits.stop;
+  }
 
   // Appends ids and checkpoints of text[begin, end), which must be valid.
   absl::Status Run(std::size_t begin);
@@ -49,6 +52,9 @@ class Encoder {
   absl::Status EncodeInWindows(std::size_t begin, std::size_t end);
   // The whole of `clean`.
   absl::Status EncodeClean(std::string_view clean);
+  // The first `count` of pieces_.
+  absl::Status EncodePieces(std::size_t count);
+  absl::Status AddId(std::uint32_t id);
 
   // The first place at or after `at` where a window may end; `end` when there
   // is none before.
@@ -63,6 +69,7 @@ class Encoder {
   const EncoderTables& tables_;
   const std::string_view text_;
   const EncodeOptions& options_;
+  const EncodeLimits& limits_;
   std::vector<std::uint32_t>& ids_;
   std::vector<Checkpoint>* checkpoints_;
   PreTokenizer::Pieces pieces_;

@@ -2,18 +2,21 @@
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "gateway/tokenizer/added_tokens.h"
+#include "gateway/tokenizer/bpe.h"
 #include "gateway/tokenizer/byte_alphabet.h"
 #include "gateway/tokenizer/byte_trie.h"
 #include "gateway/tokenizer/nfc.h"
 #include "gateway/tokenizer/pre_tokenizer.h"
 #include "gateway/tokenizer/regex.h"
 #include "gateway/tokenizer/regex_translate.h"
+#include "gateway/tokenizer/testing/golden.h"
 #include "gateway/tokenizer/text_cleaner.h"
 #include "gateway/tokenizer/utf8.h"
 #include "gateway/tokenizer/word_cache.h"
@@ -272,6 +275,24 @@ TEST(WordCacheTest, KeepsShortWords) {
   EXPECT_FALSE(cache.Find(longer, &ids));
   cache.Put("many", std::vector<std::uint32_t>(9, 1));
   EXPECT_FALSE(cache.Find("many", &ids));
+}
+
+TEST(BpeTest, StopsInsideAPiece) {
+  const auto bpe = Bpe::Create(testing::GoldenSpec("smollm_like"), {});
+  ASSERT_TRUE(bpe.ok());
+  Bpe::Scratch scratch;
+  std::vector<std::uint32_t> ids;
+  const std::atomic<bool> stop{true};
+  EXPECT_FALSE(bpe->Encode(std::string(100'000, 'a'), &stop, scratch, &ids));
+}
+
+TEST(BpeTest, BytesThatTheVocabularyLacksHaveNoIds) {
+  TokenizerSpec spec = testing::GoldenSpec("smollm_like");
+  EXPECT_GT(Bpe::Create(spec, {})->LeastIds("\x01\x01"), 0u);
+  for (std::string& token : spec.tokens) {
+    if (token == TokenOfByte(1)) token = "";
+  }
+  EXPECT_EQ(Bpe::Create(spec, {})->LeastIds("\x01\x01"), 0u);
 }
 
 }  // namespace

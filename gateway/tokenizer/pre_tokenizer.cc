@@ -67,6 +67,9 @@ absl::StatusOr<std::size_t> PreTokenizer::SplitFrom(std::size_t step,
                                                     bool open,
                                                     Pieces& pieces) const {
   if (text.empty()) return 0;
+  if (pieces.stop != nullptr && pieces.stop->load(std::memory_order_relaxed)) {
+    return absl::CancelledError("the encoding was stopped");
+  }
   if (step == steps_.size()) {
     if (open) return 0;
     pieces.views.push_back(text);

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_TOKENIZER_PRE_TOKENIZER_H_
 #define HOLDFAST_GATEWAY_TOKENIZER_PRE_TOKENIZER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <string>
@@ -27,7 +28,9 @@ class PreTokenizer {
     std::vector<std::string_view> views;
     std::deque<std::string> made;
     RegexScratch scratch;
-    void Clear();
+    // Split gives CANCELLED soon after it becomes true; null: never.
+    const std::atomic<bool>* stop = nullptr;
+    void Clear();  // the pieces
   };
 
   // Appends the pieces of text[0, result) to `pieces`. The result is

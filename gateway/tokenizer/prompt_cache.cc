@@ -26,8 +26,9 @@ std::size_t PromptCache::Entry::Bytes() const {
          checkpoints.size() * sizeof(checkpoints[0]);
 }
 
-absl::StatusOr<EncodedPrompt> PromptCache::Encode(
-    std::string_view text, const EncodeOptions& options) {
+absl::StatusOr<EncodedPrompt> PromptCache::Encode(std::string_view text,
+                                                  const EncodeOptions& options,
+                                                  const EncodeLimits& limits) {
   const Start start = FindStart(text, options);
   auto entry = std::make_shared<Entry>();
   entry->options = options;
@@ -47,7 +48,7 @@ absl::StatusOr<EncodedPrompt> PromptCache::Encode(
   }
   const std::size_t kept = entry->checkpoints.size();
   const absl::Status status = tokenizer_.EncodeFrom(
-      text, begin, options, &entry->ids, &entry->checkpoints);
+      text, begin, options, &entry->ids, &entry->checkpoints, limits);
   if (!status.ok()) return status;
   // What was decided before `begin` needs its bytes at later checkpoints too.
   for (std::size_t i = kept; i < entry->checkpoints.size(); ++i) {

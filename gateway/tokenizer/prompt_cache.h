@@ -23,8 +23,8 @@ struct EncodedPrompt {
   std::size_t encoded_bytes = 0;  // of the text, tokenized now
 };
 
-// Always the ids that Tokenizer::Encode gives. Thread-safe (one short lock;
-// tokenization runs outside it); the tokenizer must outlive it.
+// Always the ids, or the error, that Tokenizer::Encode gives. Thread-safe (one
+// short lock; tokenization runs outside it); the tokenizer must outlive it.
 class PromptCache {
  public:
   struct Limits {
@@ -36,7 +36,8 @@ class PromptCache {
       : tokenizer_(tokenizer), limits_(limits) {}
 
   absl::StatusOr<EncodedPrompt> Encode(std::string_view text,
-                                       const EncodeOptions& options);
+                                       const EncodeOptions& options,
+                                       const EncodeLimits& limits = {});
 
   // What the kept prompts take now.
   std::size_t bytes() const;

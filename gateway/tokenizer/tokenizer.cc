@@ -106,9 +106,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(
 }
 
 absl::StatusOr<std::vector<std::uint32_t>> Tokenizer::Encode(
-    std::string_view text, const EncodeOptions& options) const {
+    std::string_view text, const EncodeOptions& options,
+    const EncodeLimits& limits) const {
   std::vector<std::uint32_t> ids;
-  const absl::Status status = EncodeFrom(text, 0, options, &ids, nullptr);
+  const absl::Status status =
+      EncodeFrom(text, 0, options, &ids, nullptr, limits);
   if (!status.ok()) return status;
   return ids;
 }
@@ -116,7 +118,8 @@ absl::StatusOr<std::vector<std::uint32_t>> Tokenizer::Encode(
 absl::Status Tokenizer::EncodeFrom(std::string_view text, std::size_t begin,
                                    const EncodeOptions& options,
                                    std::vector<std::uint32_t>* ids,
-                                   std::vector<Checkpoint>* checkpoints) const {
+                                   std::vector<Checkpoint>* checkpoints,
+                                   const EncodeLimits& limits) const {
   const std::size_t valid = begin + ValidUtf8Bytes(text.substr(begin));
   if (valid != text.size()) {
     return absl::InvalidArgumentError(
@@ -129,7 +132,8 @@ absl::Status Tokenizer::EncodeFrom(std::string_view text, std::size_t begin,
     }
     ids->push_back(*impl_->spec.bos_id);
   }
-  return Encoder(impl_->tables, text, options, ids, checkpoints).Run(begin);
+  return Encoder(impl_->tables, text, options, limits, ids, checkpoints)
+      .Run(begin);
 }
 
 std::string Tokenizer::Decode(std::span<const std::uint32_t> ids,

@@ -3,8 +3,10 @@
 #ifndef HOLDFAST_GATEWAY_TOKENIZER_TOKENIZER_H_
 #define HOLDFAST_GATEWAY_TOKENIZER_TOKENIZER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +34,24 @@ struct EncodeOptions {
   friend bool operator==(const EncodeOptions&, const EncodeOptions&) = default;
 };
 
+// Where an encoding ends before its text does.
+struct EncodeLimits {
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  // More ids are not wanted: OUT_OF_RANGE once it is certain that there would
+  // be, and never for a text that has no more.
+  std::size_t most_ids = kNone;
+  // The same of the ids of one piece. They are merged together, at a cost of n
+  // log n and some 30 times the bytes, so it is asked before.
+  std::size_t most_piece_ids = kNone;
+  // CANCELLED soon after it becomes true. Null: never; outlives the encoding.
+  const std::atomic<bool>* stop = nullptr;
+
+  bool stopped() const {
+    return stop != nullptr && stop->load(std::memory_order_relaxed);
+  }
+  bool any() const { return stop != nullptr || most_ids != kNone; }
+};
+
 // A place where an encoding may be taken up again: the ids of text[0, offset)
 // are the first `ids` ids of every text that shares the first `need` bytes,
 // and the rest of such a text can be encoded from `offset` on by itself.
@@ -53,7 +73,8 @@ class Tokenizer {
   // INVALID_ARGUMENT with the byte offset when `text` is not valid UTF-8;
   // RESOURCE_EXHAUSTED when a pre-tokenizer pattern exceeds its match limit.
   absl::StatusOr<std::vector<std::uint32_t>> Encode(
-      std::string_view text, const EncodeOptions& options) const;
+      std::string_view text, const EncodeOptions& options,
+      const EncodeLimits& limits = {}) const;
 
   // Appends the ids of text[begin, end) to `ids`, `begin` being 0 or a
   // checkpoint's offset (no bos is added past 0), and the checkpoints passed
@@ -62,7 +83,8 @@ class Tokenizer {
   absl::Status EncodeFrom(std::string_view text, std::size_t begin,
                           const EncodeOptions& options,
                           std::vector<std::uint32_t>* ids,
-                          std::vector<Checkpoint>* checkpoints) const;
+                          std::vector<Checkpoint>* checkpoints,
+                          const EncodeLimits& limits = {}) const;
 
   // The bytes of the tokens one after the other: not always valid UTF-8
   // (DecodeText replaces what is invalid by U+FFFD). Ids outside the

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <string>
 #include <thread>
@@ -128,6 +129,50 @@ TEST(TokenizerTest, DropsBytesThatTheVocabularyLacks) {
   spec.tokens[both[1]] = "";
   const auto lacking = Tokenizer::Create(spec);
   EXPECT_EQ(*(*lacking)->Encode("q\x01q", {}), (Ids{both[0], both[2]}));
+}
+
+TEST(TokenizerTest, LimitsRefuseOnlyWhatIsOverThem) {
+  std::mt19937 random(7);
+  for (const char* name : testing::kGoldenTokenizers) {
+    const auto tokenizer = GoldenTokenizer(name);
+    std::vector<std::string> texts = {std::string(5000, ' '),
+                                      std::string(5000, 'a'),
+                                      "e\u0301\u1FEF\u212A\u0327\u1FBE\u0308"};
+    for (int i = 0; i < 40; ++i)
+      texts.push_back(
+          testing::RandomText(random, 60, tokenizer->added_texts()));
+    for (const std::string& text : texts) {
+      for (const bool parse : {true, false}) {
+        const EncodeOptions options{.parse_added = parse};
+        const Ids whole = *tokenizer->Encode(text, options);
+        EncodeLimits limits;
+        limits.most_ids = limits.most_piece_ids = whole.size();
+        const auto within = tokenizer->Encode(text, options, limits);
+        ASSERT_TRUE(within.ok()) << name << ": " << text;
+        EXPECT_EQ(*within, whole);
+        if (whole.empty()) continue;
+        limits.most_ids = whole.size() - 1;
+        EXPECT_EQ(tokenizer->Encode(text, options, limits).status().code(),
+                  absl::StatusCode::kOutOfRange)
+            << name << ": " << text;
+      }
+    }
+    const std::atomic<bool> stop{true};
+    EncodeLimits stopped;
+    stopped.stop = &stop;
+    EXPECT_EQ(tokenizer->Encode("one two", {}, stopped).status().code(),
+              absl::StatusCode::kCancelled);
+  }
+}
+
+TEST(TokenizerTest, PiecesAreNotMergedThatAreSurelyTooLong) {
+  const auto tokenizer = GoldenTokenizer("qwen_like");
+  EncodeLimits limits;
+  limits.most_piece_ids = 8;
+  EXPECT_TRUE(tokenizer->Encode("abc def ghi", {}, limits).ok());
+  EXPECT_EQ(
+      tokenizer->Encode(std::string(100'000, 'a'), {}, limits).status().code(),
+      absl::StatusCode::kOutOfRange);
 }
 
 TEST(TokenizerTest, PrefixSpaceGoesBeforeEachText) {
