@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -52,10 +53,10 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = Path(scratch.name)
 
-    def bench(self, *arguments) -> subprocess.CompletedProcess:
+    def bench(self, *arguments, **variables) -> subprocess.CompletedProcess:
         return subprocess.run([paths.program(BIN_DIR, "holdfast-bench"), *map(str, arguments)],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=120)
+                              timeout=120, env={**os.environ, **variables})
 
     def test_kernels(self):
         out = self.folder / "kernels.json"
@@ -70,6 +71,15 @@ class ProgramTest(unittest.TestCase):
             self.assertIn(kernel["name"], ran.stdout)
             self.assertGreater(kernel["rate"], 0)
             self.assertEqual(kernel["ratio"] > 0, kernel["floor"] != "")
+
+    def test_the_floor_is_what_openblas_chooses_itself(self):
+        out = self.folder / "kernels.json"
+        ran = self.bench("kernels", "--filter", "^machine/empty", "--rounds", 1,
+                         "--min-seconds", 0.001, "--json", out,
+                         OPENBLAS_CORETYPE="Nehalem")  # slower than any CPU that runs this
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("OPENBLAS_CORETYPE", ran.stderr)
+        self.assertNotEqual(json.loads(out.read_text())["openblas"], "Nehalem")
 
     def test_operations_of_a_model(self):
         model = paths.resolve_model("tiny-qwen35-moe-hf", BIN_DIR).path

@@ -1,9 +1,13 @@
 // holdfast-bench: kernels against their floors, models in tokens a second, the
 // cache service's disk.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -327,6 +331,28 @@ std::string KeepToTarget(const std::string& name) {
   return "not of this machine and build, which have " + names;
 }
 
+// OpenBLAS reads these when it is loaded, which was before main: without them
+// once more, so that a floor is what the library chooses for this machine.
+// Returns where there are none.
+void DropBlasOverrides(char** argv) {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (name.rfind("OPENBLAS_", 0) == 0 || name.rfind("GOTO_", 0) == 0 ||
+        name == "OMP_NUM_THREADS") {
+      names.push_back(name);
+    }
+  }
+  if (names.empty()) return;
+  for (const std::string& name : names) {
+    fmt::print(stderr, "{} is left out of account\n", name);
+    unsetenv(name.c_str());
+  }
+  execv("/proc/self/exe", argv);
+  fmt::print(stderr, "start again without them: {}\n", std::strerror(errno));
+  std::exit(EXIT_FAILURE);
+}
+
 int Main(int argc, char** argv) {
   KernelOptions kernel_options;
   ModelBenchOptions model_options;
@@ -398,6 +424,7 @@ int Main(int argc, char** argv) {
         ->check(KeepToTarget);
   }
   CLI11_PARSE(app, argc, argv);
+  if (kernels->parsed()) DropBlasOverrides(argv);
   if (disk->parsed()) return Disk(disk_options, json_file);
   if (threads->parsed()) return Threads(threads_options, json_file);
   int count = 1;
