@@ -15,6 +15,7 @@ namespace {
 constexpr int kMaxThreads = 1024;
 constexpr std::size_t kMaxName = 256;
 constexpr int kMaxQueue = 100000;
+constexpr int kMaxLookupMs = 60000;
 // Rows that decode at once go into one step.
 constexpr int kMaxParallel = 256;
 constexpr int kMaxChunk = 16384;
@@ -55,6 +56,8 @@ absl::Status CheckValues(const Config& config) {
        CheckRange("--parallel", config.parallel, 1, kMaxParallel),
        CheckRange("--response-cache-mb", config.response_cache_mb, 0,
                   kMaxResponseMb),
+       CheckRange("--lookup-deadline-ms", config.lookup_deadline_ms, 1,
+                  kMaxLookupMs),
        CheckRange("--max-queue", config.max_queue, 0, kMaxQueue)});
 }
 
@@ -197,6 +200,10 @@ void AddFlags(CLI::App& app, Config& config) {
       "prefill=TOKENS_PER_S,store=MB_PER_S,disk=MB_PER_S,"
       "spill=MB_PER_S. Default: measured, and remembered by the cache "
       "service");
+  app.add_option("--lookup-deadline-ms", config.lookup_deadline_ms,
+                 "how long a request waits for the cache service to say what "
+                 "it has, in ms; past it the request starts without")
+      ->capture_default_str();
   app.add_flag("--no-cache-service", config.no_cache_service,
                "do not attach to a cache service");
   app.add_option("--log-level", config.log_level,

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_ENGINE_CONFIG_H_
 #define HOLDFAST_ENGINE_CONFIG_H_
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "engine/retention/policy.h"
 #include "kernels/backend.h"
+#include "shared/deadlines.h"
 
 namespace holdfast::engine {
 
@@ -78,6 +80,9 @@ struct Config {
   // Fixed costs of reading and computing, for tests of where a prompt starts;
   // empty: measured ones (engine/cache/planner_costs.h has the form).
   std::string planner_costs;
+  // A request waits at most so long for the cache service to say what it has;
+  // past it nothing is asked of it for a second.
+  int lookup_deadline_ms = static_cast<int>(deadlines::kLookup.count());
   // Do not look for a cache service.
   bool no_cache_service = false;
   std::string log_level = "info";
@@ -105,6 +110,9 @@ struct Config {
   kernels::Exactness exactness_level() const {
     return exactness == "grid" ? kernels::Exactness::kGrid
                                : kernels::Exactness::kRowInvariant;
+  }
+  std::chrono::milliseconds lookup_deadline() const {
+    return std::chrono::milliseconds(lookup_deadline_ms);
   }
   std::string socket_path() const { return run_dir + "/engine.sock"; }
 

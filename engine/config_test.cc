@@ -54,6 +54,7 @@ TEST(ConfigTest, EveryBadValueIsNamedByItsFlag) {
          [](Config& c) { c.resident_guest_max = -1; });
   expect("--spill-min-tokens -1", [](Config& c) { c.spill_min_tokens = -1; });
   expect("--staging-gb -1", [](Config& c) { c.staging_gb = -1; });
+  expect("--lookup-deadline-ms 0", [](Config& c) { c.lookup_deadline_ms = 0; });
   expect("--max-queue -1", [](Config& c) { c.max_queue = -1; });
 }
 

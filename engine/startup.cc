@@ -316,8 +316,7 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   auto client = attach::AttachClient::Start(std::move(options));
   if (!client.ok()) return client.status();
   attach_ = *std::move(client);
-  tiers_ = std::make_unique<RemoteTiers>(*attach_);
-  record_source_ = std::make_unique<RecordSource>(*attach_);
+  tiers_ = std::make_unique<RemoteTiers>(*attach_, config.lookup_deadline());
   return MakeCosts(config);
 }
 
@@ -381,7 +380,12 @@ absl::Status LoadedEngine::StartThreads(const Config& config) {
         anchor_slots_ + kStatesASeat * config.parallel);
     if (!reserved.ok()) return reserved;
   }
-  if (tiers_ != nullptr) state->tiering = MakeTiering(state->pool);
+  if (tiers_ != nullptr) {
+    state->tiering = MakeTiering(state->pool);
+    state->tiering->ended = state->bell;
+    record_source_ = std::make_unique<RecordSource>(
+        *attach_, config.lookup_deadline(), state->tiering->counters);
+  }
   scheduler_ = std::make_unique<Scheduler>(
       std::move(state),
       Scheduler::Options{.max_queue = config.max_queue, .debug = config.debug});

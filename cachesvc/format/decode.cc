@@ -132,7 +132,7 @@ absl::Status ReadStates(const TableReader& tables, FileMeta& meta) {
   std::uint64_t at = 0;
   for (const format::StateEntry& state : *states) {
     if (state.payload_offset != at || state.position > meta.end_position ||
-        state.kind < 1 || state.kind > 3 || state.provenance < 1 ||
+        state.kind < 1 || state.kind > 4 || state.provenance < 1 ||
         state.provenance > 2) {
       return Bad("a state");
     }

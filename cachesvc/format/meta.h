@@ -22,7 +22,12 @@ using format::FileKind;
 using FileKey = Sha256Digest;
 
 enum class Provenance : std::uint32_t { kGrid = 1, kSession = 2 };
-enum class StateKind : std::uint32_t { kLine = 1, kEnd = 2, kMessage = 3 };
+enum class StateKind : std::uint32_t {
+  kLine = 1,
+  kEnd = 2,
+  kMessage = 3,
+  kTurn = 4,
+};
 
 inline constexpr std::uint64_t kNoTaint =
     std::numeric_limits<std::uint64_t>::max();

@@ -417,7 +417,7 @@ grpc::Status CacheService::FreeStore(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status CacheService::GetRecord(grpc::ServerContext*,
+grpc::Status CacheService::GetRecord(grpc::ServerContext* context,
                                      const v1::GetRecordRequest* request,
                                      v1::GetRecordResponse* response) {
   const auto peer = PeerOfEpoch(attach_, request->epoch());
@@ -429,8 +429,11 @@ grpc::Status CacheService::GetRecord(grpc::ServerContext*,
   }
   const Sha256Digest id = SessionId(*root, request->session_key());
   if (tiers_.disk != nullptr && tiers_.disk->options().session_spill) {
+    // As long as the engine waits.
+    const auto left = context->deadline() - std::chrono::system_clock::now();
     auto record = tiers_.disk->store().SessionRecord(
-        id, steady_clock::now() + deadlines::kLookup);
+        id, steady_clock::now() +
+                std::min<steady_clock::duration>(left, deadlines::kControl));
     if (record.ok()) response->add_records(*std::move(record));
   }
   if (tiers_.store != nullptr) {

@@ -21,6 +21,8 @@ std::optional<StateKind> FromProto(v1::StateImage::Kind kind) {
       return StateKind::kEnd;
     case v1::StateImage::MESSAGE:
       return StateKind::kMessage;
+    case v1::StateImage::TURN:
+      return StateKind::kTurn;
     default:
       return std::nullopt;
   }
@@ -32,6 +34,8 @@ v1::StateImage::Kind ToProto(StateKind kind) {
       return v1::StateImage::LINE;
     case StateKind::kEnd:
       return v1::StateImage::END;
+    case StateKind::kTurn:
+      return v1::StateImage::TURN;
     case StateKind::kMessage:
       break;
   }
@@ -177,8 +181,12 @@ void ToProto(const StoredResident& resident, v1::Resident* proto) {
     const auto position = static_cast<std::uint32_t>(state.position);
     if (state.kind == StateKind::kLine) {
       proto->add_line_positions_tokens(position);
-    } else if (state.kind == StateKind::kMessage) {
+    } else if (state.kind == StateKind::kMessage ||
+               state.kind == StateKind::kTurn) {
       proto->add_message_positions_tokens(position);
+    }
+    if (state.kind == StateKind::kTurn) {
+      proto->set_turn_position_tokens(position);
     }
   }
 }

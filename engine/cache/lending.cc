@@ -6,7 +6,7 @@ std::optional<std::vector<BlockId>> Lending::Lend(
     std::span<const BlockId> blocks) {
   std::vector<BlockId> lent(blocks.begin(), blocks.end());
   if (copies_) {
-    if (!mapped_ || !mapped_()) return Copy(blocks);
+    if (!IsMapped()) return Copy(blocks);
     // The reader waits for no work of ours: all that was to be written into the
     // blocks must be there before it is told of them.
     if (!backend_->Synchronize().ok()) return std::nullopt;

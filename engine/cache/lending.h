@@ -36,10 +36,18 @@ class Lending {
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
 
+  // Whose blocks are lent.
+  BlockPool& rows() { return pool_; }
   // Where states are put to be lent: host memory.
   BlockPool& pool() { return copies_ ? *copies_ : pool_; }
   // What Lend() and leases count by.
   const LentBlocks& numbers() const { return numbers_; }
+
+  // What does not fit now may fit when something was given back: so many blocks
+  // of rows, and so many in pool().
+  bool MayWaitFor(int rows, int in_pool) const {
+    return copies_ && in_pool + (IsMapped() ? 0 : rows) <= copies_->blocks();
+  }
 
   // The numbers of blocks with the bytes of `blocks`, as they are now; each has
   // one reference, the caller's. Nothing when there is no room for copies or
@@ -49,6 +57,7 @@ class Lending {
   void Release(std::span<const BlockId> lent);
 
  private:
+  bool IsMapped() const { return mapped_ && mapped_(); }
   std::optional<std::vector<BlockId>> Copy(std::span<const BlockId> blocks);
 
   BlockPool& pool_;

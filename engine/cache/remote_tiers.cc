@@ -49,8 +49,9 @@ class RemoteRestore final : public TierRestore {
 
 }  // namespace
 
-RemoteTiers::RemoteTiers(const attach::AttachClient& client)
-    : client_(client), stores_(client) {}
+RemoteTiers::RemoteTiers(const attach::AttachClient& client,
+                         std::chrono::milliseconds lookup)
+    : client_(client), lookup_(lookup), stores_(client) {}
 
 const attach::AttachSession* RemoteTiers::Session() {
   auto now = client_.session();
@@ -80,7 +81,7 @@ TierLookup RemoteTiers::Lookup(const PromptView& prompt) {
   }
   v1::LookupResponse response;
   grpc::ClientContext context;
-  SetDeadline(context, now + deadlines::kLookup);
+  SetDeadline(context, now + lookup_);
   const grpc::Status status = stub_->Lookup(&context, request, &response);
   if (!status.ok()) {
     ended_->Add(ended);
@@ -118,7 +119,7 @@ AdmittedLines RemoteTiers::Admit(const PromptView& prompt, int resumed_at,
   request.set_head_tokens(static_cast<std::uint32_t>(head));
   v1::AdmitResponse response;
   grpc::ClientContext context;
-  SetDeadline(context, now + deadlines::kLookup);
+  SetDeadline(context, now + lookup_);
   const grpc::Status status = stub_->Admit(&context, request, &response);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     quiet_until_ = steady_clock::now() + deadlines::kLookupPause;
@@ -151,7 +152,7 @@ std::uint64_t RemoteTiers::FreeStore(std::uint64_t bytes) {
   request.set_bytes(bytes);
   v1::FreeStoreResponse response;
   grpc::ClientContext context;
-  SetDeadline(context, now + deadlines::kLookup);
+  SetDeadline(context, now + lookup_);
   const grpc::Status status = stub_->FreeStore(&context, request, &response);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     quiet_until_ = steady_clock::now() + deadlines::kLookupPause;

@@ -21,8 +21,9 @@ namespace holdfast::engine {
 // has one, and after a late lookup no other is tried for a while.
 class RemoteTiers final : public CacheTiers {
  public:
-  // `client` outlives this.
-  explicit RemoteTiers(const attach::AttachClient& client);
+  // `client` outlives this. `lookup`: the deadline of what a request waits for.
+  explicit RemoteTiers(const attach::AttachClient& client,
+                       std::chrono::milliseconds lookup = deadlines::kLookup);
 
   bool attached() const override { return client_.session() != nullptr; }
   void NoteMeasured(const PlannerRates& rates) override { measured_ = rates; }
@@ -43,6 +44,7 @@ class RemoteTiers final : public CacheTiers {
   // The open attach, with a stub for it; null when there is none.
   const attach::AttachSession* Session();
   const attach::AttachClient& client_;
+  const std::chrono::milliseconds lookup_;
   // Of the engine thread.
   std::shared_ptr<const attach::AttachSession> session_;
   std::unique_ptr<v1::Cache::Stub> stub_;  // of session_

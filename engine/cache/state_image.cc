@@ -47,14 +47,8 @@ absl::Status ReadStateImage(const CacheLayout& layout,
   return ToAbslStatus(backend.Write(host.data(), host.size(), sections));
 }
 
-std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
-                                               kernels::Backend& backend,
-                                               const std::byte* sections,
+std::optional<std::vector<BlockId>> StageImage(std::span<const std::byte> image,
                                                BlockPool& pool, bool evict) {
-  AlignedBuffer image(StateImageBytes(layout));
-  if (!WriteStateImage(layout, backend, sections, image.span()).ok()) {
-    return std::nullopt;
-  }
   std::vector<BlockId> blocks;
   for (std::size_t at = 0; at < image.size(); at += pool.block_bytes()) {
     const BlockId block = evict ? pool.Allocate() : pool.AllocateFree();
@@ -70,6 +64,17 @@ std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
     blocks.push_back(block);
   }
   return blocks;
+}
+
+std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
+                                               kernels::Backend& backend,
+                                               const std::byte* sections,
+                                               BlockPool& pool, bool evict) {
+  AlignedBuffer image(StateImageBytes(layout));
+  if (!WriteStateImage(layout, backend, sections, image.span()).ok()) {
+    return std::nullopt;
+  }
+  return StageImage(image.span(), pool, evict);
 }
 
 }  // namespace holdfast::engine

@@ -31,7 +31,10 @@ absl::Status ReadStateImage(const CacheLayout& layout,
 // Puts the image into blocks of the pool, whose memory is host memory, one
 // after another; the last one is filled up with zeros. Each has one reference,
 // the caller's. Takes free blocks alone when `evict` is false. Nothing when
-// there are too few or the sections cannot be read.
+// there are too few.
+std::optional<std::vector<BlockId>> StageImage(std::span<const std::byte> image,
+                                               BlockPool& pool, bool evict);
+// The same of the image of `sections`. Nothing, too, when they cannot be read.
 std::optional<std::vector<BlockId>> StageState(const CacheLayout& layout,
                                                kernels::Backend& backend,
                                                const std::byte* sections,

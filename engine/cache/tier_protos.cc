@@ -39,6 +39,8 @@ v1::StateImage::Kind ToProto(StoredState kind) {
       return v1::StateImage::LINE;
     case StoredState::kEnd:
       return v1::StateImage::END;
+    case StoredState::kTurn:
+      return v1::StateImage::TURN;
     case StoredState::kMessage:
       break;
   }
@@ -52,6 +54,8 @@ StoredState FromProto(v1::StateImage::Kind kind) {
       return StoredState::kEnd;
     case v1::StateImage::MESSAGE:
       return StoredState::kMessage;
+    case v1::StateImage::TURN:
+      return StoredState::kTurn;
     default:
       return StoredState::kLine;
   }
@@ -150,6 +154,8 @@ std::optional<KeptResident> FromProto(const v1::Resident& proto) {
   const int end = kept.candidate.position;
   kept.lines = Positions(proto.line_positions_tokens(), end);
   kept.messages = Positions(proto.message_positions_tokens(), end);
+  kept.turn = static_cast<int>(
+      std::min<std::uint32_t>(proto.turn_position_tokens(), end));
   return kept;
 }
 

@@ -46,7 +46,7 @@ void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
   ++counters->stores_under_way;
   tiers.Store(std::move(job),
               [lease, tier, returns = leases.returns(), counters = counters,
-               ended = ended_, then = std::move(then)](StoreOutcome outcome) {
+               ended = ended, then = std::move(then)](StoreOutcome outcome) {
                 returns->Add(lease);
                 ++counters->of(tier).stores[static_cast<std::size_t>(outcome)];
                 if (then) then(outcome);
@@ -57,11 +57,14 @@ void Tiering::Store(StoreJob job, std::function<void(StoreOutcome)> then) {
 
 void Tiering::AwaitStores(std::chrono::steady_clock::time_point deadline) {
   for (;;) {
-    const std::uint64_t seen = ended_->rings();
-    if (counters->stores_under_way == 0) return;
-    const auto left = deadline - std::chrono::steady_clock::now();
+    const std::uint64_t seen = ended->rings();
+    const auto now = std::chrono::steady_clock::now();
+    leases.Collect(now);
+    waiting.Retry(*this, now);
+    if (counters->stores_under_way == 0 && waiting.empty()) return;
+    const auto left = deadline - now;
     if (left <= left.zero()) return;
-    ended_->Wait(seen, std::chrono::ceil<std::chrono::milliseconds>(left));
+    ended->Wait(seen, std::chrono::ceil<std::chrono::milliseconds>(left));
   }
 }
 

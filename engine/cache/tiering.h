@@ -17,6 +17,7 @@
 #include "engine/cache/planner_costs.h"
 #include "engine/cache/tier_plan.h"
 #include "engine/cache/tiers.h"
+#include "engine/cache/waiting_stores.h"
 #include "engine/pool/block_pool.h"
 
 namespace holdfast::engine {
@@ -42,6 +43,10 @@ struct TierCounters {
   // slow.
   std::atomic<std::uint64_t> lost_spills{0};
   std::atomic<int> stores_under_way{0};  // queued and not ended
+  // Session records told to the cache service, and those that did not get
+  // there.
+  std::atomic<int> records_under_way{0};
+  std::atomic<std::uint64_t> records_lost{0};
   // What spills are expected to reach; at first what a tired drive does.
   std::atomic<double> spill_bytes_per_s{3e8};
   // Of the state store, for the memory gate.
@@ -81,18 +86,21 @@ struct Tiering {
       : tiers(tiers),
         costs(costs),
         lending(std::move(own_lending)),
-        leases(lease_table, lending->numbers()) {}
+        leases(lease_table, lending->numbers()),
+        waiting(lending->rows()) {}
 
   // Queues a store whose lease is granted; its outcome is counted, then told.
   void Store(StoreJob job, std::function<void(StoreOutcome)> then = {});
 
-  // Returns when all that was queued has ended, at the latest at `deadline`.
+  // Returns when all that was queued or waits for room has ended, at the latest
+  // at `deadline`.
   void AwaitStores(std::chrono::steady_clock::time_point deadline);
 
   CacheTiers& tiers;
   PlannerCosts& costs;
   const std::unique_ptr<Lending> lending;
   Leases leases;
+  WaitingStores waiting;
   // Memory of the state store, which the machine is short of. False: there is
   // none to be had. Asks no more often than is of use.
   bool FreeStore(std::uint64_t bytes,
@@ -104,9 +112,9 @@ struct Tiering {
   // Shared with stores that are under way.
   const std::shared_ptr<TierCounters> counters =
       std::make_shared<TierCounters>();
-
- private:
-  const std::shared_ptr<Doorbell> ended_ = std::make_shared<Doorbell>();
+  // Rings when a store has ended. The engine thread's own bell, where it has
+  // one: there may be room for what waits.
+  std::shared_ptr<Doorbell> ended = std::make_shared<Doorbell>();
 };
 
 }  // namespace holdfast::engine

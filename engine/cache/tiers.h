@@ -45,7 +45,12 @@ struct PromptView {
   std::string_view session_key = {};
 };
 
-enum class StoredState { kLine, kEnd, kMessage };
+enum class StoredState {
+  kLine,
+  kEnd,
+  kMessage,
+  kTurn,  // a message: Request::turn
+};
 
 struct TierCandidate {
   Tier tier = Tier::kDisk;
@@ -154,6 +159,7 @@ struct KeptResident {
   // Where it has states of these kinds, ascending; of the same key.
   std::vector<int> lines;
   std::vector<int> messages;
+  int turn = 0;  // which of them is Request::turn; 0: none
 };
 
 enum class StoreOutcome { kStored, kWasThere, kRefused, kFailed, kDropped };
@@ -171,10 +177,10 @@ class CacheTiers {
   // What was measured by now: goes with the next lookup, to be remembered for
   // the next engine of this model.
   virtual void NoteMeasured(const PlannerRates& rates) = 0;
-  // Waits at most deadlines::kLookup.
+  // Waits at most as long as a lookup may take.
   virtual TierLookup Lookup(const PromptView& prompt) = 0;
-  // Lines of a prompt that was resumed at `resumed_at`. Waits at most
-  // deadlines::kLookup.
+  // Lines of a prompt that was resumed at `resumed_at`. Waits no longer than
+  // Lookup.
   virtual AdmittedLines Admit(const PromptView& prompt, int resumed_at,
                               const std::string& session_key, int head) = 0;
   // Starts to fill the target, and waits for nobody.
@@ -183,7 +189,7 @@ class CacheTiers {
   // not read any more.
   virtual void Store(StoreJob job, std::function<void(StoreOutcome)> done) = 0;
   // Asks for memory of the state store, which the machine is short of. Returns
-  // the bytes given back. Waits at most deadlines::kLookup.
+  // the bytes given back. Waits no longer than Lookup.
   virtual std::uint64_t FreeStore(std::uint64_t bytes) = 0;
   // A planned stop has ended: what was stored as `resident` is what the next
   // start reads back. Waits at most deadlines::kControl.

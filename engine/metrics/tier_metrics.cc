@@ -49,6 +49,17 @@ void AddTierMetrics(const TierCounters& counters, int leases,
       "Long conversations that lost rows before they were spilled");
   Add(lost, {}, static_cast<double>(counters.lost_spills.load()));
   families.push_back(std::move(lost));
+  ClientMetric telling;
+  telling.gauge.value = counters.records_under_way.load();
+  families.push_back({"holdfast_records_under_way",
+                      "Session records on their way to the cache service",
+                      MetricType::Gauge,
+                      {telling}});
+  MetricFamily untold =
+      CounterFamily("holdfast_records_lost_total",
+                    "Session records that the cache service did not take");
+  Add(untold, {}, static_cast<double>(counters.records_lost.load()));
+  families.push_back(std::move(untold));
   MetricFamily store = CounterFamily(
       "holdfast_store_freed_bytes_total",
       "Memory of the state store given back for requests of this engine");

@@ -19,10 +19,16 @@ bool End(FinishReason reason, Result& result) {
 
 }  // namespace
 
+bool AnswerTokens::ForcedEnd() const {
+  return request_.forced && forced_ >= request_.forced->size() &&
+         !budget_.Next();
+}
+
+bool AnswerTokens::Holds() const { return request_.hold && ForcedEnd(); }
+
 bool AnswerTokens::AtLimit(Result& result) const {
   const std::size_t count = ids_.size();
-  if (request_.forced && forced_ >= request_.forced->size() &&
-      !budget_.Next()) {
+  if (ForcedEnd() && !request_.hold) {
     result.reason = FinishReason::kStop;
     return true;
   }

@@ -34,6 +34,8 @@ class AnswerTokens {
   // The logits are wanted although the backend chooses.
   bool wants_logits() const { return request_.top_logprobs.has_value(); }
 
+  // No token comes until the request is cancelled.
+  bool Holds() const;
   // Takes a token from the logits behind the last one, or the one that the
   // backend chose from them, and sends it. False when none follows, with the
   // reason in `result`: the last token of an answer is never forwarded. `stop`
@@ -46,6 +48,7 @@ class AnswerTokens {
   std::span<const std::int32_t> Ahead() const { return budget_.Ahead(); }
 
  private:
+  bool ForcedEnd() const;
   bool AtLimit(Result& result) const;
   OutputToken Choose(std::span<const float> logits,
                      std::optional<std::int32_t> chosen, Result& result);

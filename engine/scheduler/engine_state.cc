@@ -80,7 +80,10 @@ Seat* EngineState::OldestResident(const Seat* except) {
 
 int EngineState::Clear() {
   const int free = pool.counts().free;
-  if (tiering != nullptr) tiering->leases.RevokeAll();
+  if (tiering != nullptr) {
+    tiering->waiting.Clear();
+    tiering->leases.RevokeAll();
+  }
   for (Seat& seat : seats) seat.resident.reset();
   retained.Clear();
   records->Clear();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "engine/scheduler/block_supply.h"
 #include "engine/scheduler/engine_state.h"
@@ -28,10 +30,38 @@ bool DisplaceOldestResident(EngineState& state) {
   return true;
 }
 
+// The oldest anchor of a resident, the one kept longest ago first, but never
+// its newest, nor one that a request uses. Its memory stays the engine's, for
+// other anchors: that is of use to the budget alone.
+bool DropAnchor(EngineState& state) {
+  std::vector<Seat*> seats;
+  for (Seat& seat : state.seats) {
+    if (seat.resident && !seat.resident->anchors.empty()) {
+      seats.push_back(&seat);
+    }
+  }
+  std::ranges::sort(seats, {}, &Seat::last_use);
+  for (Seat* const seat : seats) {
+    AnchorList& anchors = seat->resident->anchors;
+    const auto newest = std::prev(anchors.end());
+    const auto at = std::find_if(
+        anchors.begin(), newest,
+        [](const AnchorRef& anchor) { return anchor.use_count() == 1; });
+    if (at == newest) continue;
+    anchors.erase(at);
+    ++state.anchors_dropped.budget;
+    return true;
+  }
+  return false;
+}
+
+bool GiveKept(EngineState& state) {
+  return state.pool.EvictOne() || state.retained.GiveBlock();
+}
+
 // False when the caches are empty.
 bool GiveBack(EngineState& state) {
-  return state.pool.EvictOne() || state.retained.GiveBlock() ||
-         DisplaceOldestResident(state);
+  return GiveKept(state) || DisplaceOldestResident(state);
 }
 
 // Memory that `blocks` blocks would newly take from the machine.
@@ -68,8 +98,9 @@ std::uint64_t CacheBytes(const EngineState& state) {
 
 MemoryGate PassMemoryGate(EngineState& state, int blocks) {
   const std::uint64_t budget = state.options.memory.cache_budget_bytes;
-  while (budget != MemoryLimits::kNoBudget && CacheBytes(state) > budget &&
-         GiveBack(state)) {
+  while (
+      budget != MemoryLimits::kNoBudget && CacheBytes(state) > budget &&
+      (GiveKept(state) || DropAnchor(state) || DisplaceOldestResident(state))) {
   }
   while (const std::uint64_t missing = MissingBytes(state, blocks)) {
     if (GiveStoreBack(state, missing) || state.pool.EvictOne()) continue;

@@ -11,6 +11,7 @@
 namespace holdfast::engine::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class MemoryGateTest : public ::testing::Test {
@@ -132,6 +133,28 @@ TEST_F(MemoryGateTest, AnAnswerThatNothingIsLeftForEndsWithAReason) {
   EXPECT_EQ(only.result().reason, FinishReason::kError);
   EXPECT_THAT(only.result().error, HasSubstr("memory"));
   EXPECT_EQ(only.sink->ids.size(), 13u);  // what two blocks hold
+  engine->Check();
+}
+
+TEST_F(MemoryGateTest, AnchorsButTheNewestGoBeforeResidentRows) {
+  const auto anchors = [](LoopEngine& engine) {
+    std::vector<int> positions;
+    for (const AnchorRef& anchor : engine.state().Residents()[0]->anchors) {
+      positions.push_back(anchor->position);
+    }
+    return positions;
+  };
+  const Request large = MakeRequest(SomeIds(3200, 1), 4);
+  const auto all = Make();
+  all->Run(large);
+  EXPECT_THAT(anchors(*all), ElementsAre(1024, 2048, 3072, 3200));
+  const std::uint64_t one = all->state().section_buffers.section_bytes();
+  budget_ = CacheBytes(all->state()) - 3 * one;
+  const auto engine = Make();
+  engine->Run(large);
+  engine->Run(MakeRequest(SomeIds(100, 2), 4));  // on the other seat
+  EXPECT_EQ(engine->state().Residents()[0]->rows(), 3203);
+  EXPECT_THAT(anchors(*engine), ElementsAre(3200));
   engine->Check();
 }
 

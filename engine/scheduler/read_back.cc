@@ -76,8 +76,8 @@ class Reader {
     const SectionBuffers::Buffer sections = state_.section_buffers.Take();
     if (sections == nullptr) return;
     for (const int message : kept_.messages) {
-      const bool turn = message == kept_.messages.front();
-      if (!ReadAnchor(message, AnchorKind::kMessage, turn, sections.get())) {
+      if (!ReadAnchor(message, AnchorKind::kMessage, message == kept_.turn,
+                      sections.get())) {
         return;
       }
     }

@@ -123,6 +123,30 @@ TEST_P(ReadBackTest, ItsTurnsAnchorComesBackToo) {
   }
 }
 
+// The newest message alone is kept, or the newest is the turn's.
+TEST_P(ReadBackTest, AMessageThatIsNotTheTurnsComesBackAsWhatItIs) {
+  if (GetParam() != FakeModel::Kind::kRecurrent) {
+    GTEST_SKIP() << "its rows alone are resumed in";
+  }
+  for (const int turn : {0, 900}) {
+    const auto old = Start(nullptr);
+    Request request = MakeRequest(prompt_, 5);
+    request.messages = {900};
+    request.turn = turn;
+    old->engine->Run(request);
+    old->Spill();
+    const auto node = Start(old.get());
+    int messages = 0;
+    for (const AnchorRef& anchor : node->engine->resident()->anchors) {
+      if (anchor->kind != AnchorKind::kMessage) continue;
+      ++messages;
+      EXPECT_EQ(anchor->position, 900);
+      EXPECT_EQ(anchor->turn, turn == 900);
+    }
+    EXPECT_EQ(messages, 1);
+  }
+}
+
 TEST_P(ReadBackTest, AnotherSessionWithTheSameHead) {
   const auto old = Start(nullptr);
   old->engine->Run(MakeRequest(prompt_, 5));

@@ -50,7 +50,9 @@ struct Request {
   std::optional<ThinkingLimit> thinking;
   std::optional<int> top_logprobs;
   std::optional<std::vector<std::int32_t>> forced;  // debug engines only
-  bool digest = false;                              // debug engines only
+  // Behind the last forced id the answer stands still until it is cancelled.
+  bool hold = false;
+  bool digest = false;  // debug engines only
 };
 
 // Why a request was not run.

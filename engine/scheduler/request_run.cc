@@ -96,7 +96,7 @@ void RequestRun::RestoreStep() {
   if (rows_left() > 0) return;
   if (!prompt_done_) return PromptDone();
   anchors_.reset();
-  phase_ = Phase::kDecode;
+  GoOnAnswering();
 }
 
 absl::Status RequestRun::Resumed(const CacheReport& report) {
@@ -238,7 +238,7 @@ void RequestRun::PrefillStep() {
   if (rows_left() > 0) return;
   if (!prompt_done_) return PromptDone();
   anchors_.reset();
-  phase_ = Phase::kDecode;
+  GoOnAnswering();
 }
 
 void RequestRun::CountRows(int rows) {
@@ -261,7 +261,12 @@ void RequestRun::PromptDone() {
   phase_start_ = Clock::now();
   phase_ = Phase::kDecode;
   sink_.OnStarted(result_.cache, result_.timing);
+  if (answer_.Holds()) return GoOnAnswering();
   NextToken();
+}
+
+void RequestRun::GoOnAnswering() {
+  phase_ = answer_.Holds() ? Phase::kHeld : Phase::kDecode;
 }
 
 absl::StatusOr<std::optional<std::int32_t>> RequestRun::BackendsToken() {
@@ -286,7 +291,11 @@ void RequestRun::NextToken() {
     ids_.push_back(answer_.ids().back());
     ++state_.generated;
   }
-  if (!goes_on) phase_ = Phase::kEnded;
+  if (!goes_on) {
+    phase_ = Phase::kEnded;
+  } else {
+    GoOnAnswering();
+  }
 }
 
 model::SequenceRows RequestRun::DecodeRow() {

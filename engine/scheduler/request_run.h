@@ -45,6 +45,7 @@ class RequestRun {
     kPrefill,    // Prepare(), PrefillStep(): rows are missing
     kDecode,  // Prepare(), DecodeRow(), Decoded(): a token was sent and is not
               // forwarded yet
+    kHeld,    // nothing, until Cancel(): Request::hold
     kEnded,   // Finish()
   };
 
@@ -129,6 +130,7 @@ class RequestRun {
   absl::Status DigestPrompt();
   absl::Status DigestEnd();
   void SayTaint();
+  void GoOnAnswering();
   void NextToken();
 
   // A decode step may have more rows than the last token's: what is sure to

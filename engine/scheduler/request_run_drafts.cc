@@ -56,7 +56,7 @@ void RequestRun::DecodedDrafts(absl::Status status) {
     if (!status.ok()) break;
     ++committed;
     NextToken();
-    if (phase_ == Phase::kEnded || committed == rows ||
+    if (phase_ != Phase::kDecode || committed == rows ||
         ids_.back() != drafted_ids_[committed]) {
       break;
     }

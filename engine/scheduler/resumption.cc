@@ -28,6 +28,7 @@ AnchorKind KindOf(StoredState state) {
     case StoredState::kLine:
       return AnchorKind::kLine;
     case StoredState::kMessage:
+    case StoredState::kTurn:
       return AnchorKind::kMessage;
     case StoredState::kEnd:
       break;

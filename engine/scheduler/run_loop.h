@@ -105,6 +105,7 @@ class RunLoop {
   using Runs = std::list<Active>;  // oldest first
   using Position = std::pair<Runs*, Runs::iterator>;
 
+  // Those that no step would end.
   void EndStoppedOnes();
   // The first of those that waited for an owner and need not any more; else the
   // queue's. Nowhere: there is none.

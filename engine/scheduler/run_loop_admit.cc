@@ -41,6 +41,12 @@ void RunLoop::Admit() {
 }
 
 void RunLoop::EndStoppedOnes() {
+  for (Active& active : running_) {
+    if (active.run->phase() == Phase::kHeld && host_.MustStop(*active.job)) {
+      active.run->Cancel();
+    }
+  }
+  Collect();
   for (Runs* waiting : {&paused_, &waiting_, &next_}) {
     for (auto at = waiting->begin(); at != waiting->end();) {
       const auto active = at++;

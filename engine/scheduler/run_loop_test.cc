@@ -268,6 +268,55 @@ TEST_P(RunLoopTest, APreemptedRequestCanBeCancelled) {
   engine->Check();
 }
 
+TEST_P(RunLoopTest, AHeldAnswerStandsStillUntilItIsCancelled) {
+  const auto engine = Make(20, 2);
+  Request held = MakeRequest(SomeIds(300, 1), 50);
+  held.session_key = "h";
+  held.forced = Ids{5, 6, 7};
+  held.hold = true;
+  const Submitted standing = engine->Submit(held);
+  engine->RunUntil([&] { return standing.sink->ids.size() == 3; });
+  engine->loop().Admit();
+  EXPECT_FALSE(engine->loop().Step());
+  // Others go on beside it.
+  const Request other = MakeRequest(SomeIds(400, 2), 9);
+  const Submitted beside = engine->Submit(other);
+  engine->RunUntil([&] { return beside.ended(); });
+  ExpectSame(beside.answer(), Alone(other));
+  EXPECT_FALSE(standing.ended());
+  EXPECT_EQ(standing.sink->ids.size(), 3u);
+  engine->Cancel(standing);
+  engine->RunAll();
+  EXPECT_EQ(standing.result().reason, FinishReason::kCancelled);
+  engine->Check();
+  // All that was sent but the last token was forwarded, so all of it is there.
+  Request next = MakeRequest(Joined(held.prompt, Ids{5, 6, 7, 8, 9}), 3);
+  next.session_key = "h";
+  const Answer answer = engine->Run(next);
+  EXPECT_EQ(answer.result.cache.source, CacheSource::kEnd);
+  EXPECT_EQ(answer.result.cache.resumed_at, 302);
+}
+
+TEST_P(RunLoopTest, AHeldAnswerThatIsPreemptedIsHeldAgain) {
+  const auto engine = Make(8, 2);
+  const Request old = MakeRequest(SomeIds(400, 2), 1200);
+  const Submitted oldest = engine->Submit(old);
+  engine->RunUntil([&] { return !oldest.sink->ids.empty(); });
+  Request held = MakeRequest(SomeIds(700, 1), 50);
+  held.forced = Ids{5, 6, 7};
+  held.hold = true;
+  const Submitted standing = engine->Submit(held);
+  engine->RunUntil([&] { return oldest.ended(); });
+  EXPECT_GT(engine->loop().counts().preemptions, 0u);
+  engine->RunUntil([&] { return engine->loop().counts().running == 1; });
+  EXPECT_EQ(standing.sink->ids.size(), 3u);
+  engine->Cancel(standing);
+  engine->RunAll();
+  EXPECT_EQ(standing.result().reason, FinishReason::kCancelled);
+  ExpectSame(oldest.answer(), Alone(old));
+  engine->Check();
+}
+
 TEST_P(RunLoopTest, WhatThePoolCannotHoldFailsAlone) {
   const auto engine = Make(4, 2);
   const Submitted large = engine->Submit(MakeRequest(SomeIds(900, 1), 400));

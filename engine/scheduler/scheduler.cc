@@ -277,7 +277,9 @@ void Scheduler::Idle(std::unique_lock<std::mutex>& lock, std::uint64_t rings) {
   lock.lock();
   if (state_->tiering == nullptr || queue_.size() > 0) return;
   lock.unlock();
-  state_->tiering->leases.Collect(Clock::now());
+  const auto now = Clock::now();
+  state_->tiering->leases.Collect(now);
+  state_->tiering->waiting.Retry(*state_->tiering, now);
   const EngineGauges gauges = CacheGauges(*state_);
   lock.lock();
   cache_gauges_ = gauges;

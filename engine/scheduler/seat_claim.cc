@@ -122,6 +122,7 @@ void SeatClaim::SpillAhead() {
   // One at a time: the next is asked for when that has ended.
   if (scratch_ || state_.tiering == nullptr ||
       state_.tiering->leases.awaited() > 0 ||
+      !state_.tiering->waiting.empty() ||
       state_.pool.counts().free + state_.pool.counts().cached >
           BlocksToStageSpill(state_)) {
     return;

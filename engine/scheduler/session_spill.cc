@@ -15,6 +15,7 @@
 #include "engine/cache/state_image.h"
 #include "engine/records/record_bytes.h"
 #include "engine/retention/policy.h"
+#include "shared/aligned_buffer.h"
 #include "shared/cache_layout.h"
 #include "shared/deadlines.h"
 #include "spdlog/spdlog.h"
@@ -127,43 +128,20 @@ AnchorList AnchorsBelow(const Sequence& sequence, int grid, int end,
   return anchors;
 }
 
-// Message anchors exist only where any prompt may resume at them.
+// Message anchors exist only where any prompt may resume at them. On a line it
+// serves other sessions as that.
 StoredState KindOf(const Anchor& anchor, int grid) {
-  return anchor.position % grid == 0 ? StoredState::kLine
-                                     : StoredState::kMessage;
+  if (anchor.position % grid == 0) return StoredState::kLine;
+  return anchor.turn ? StoredState::kTurn : StoredState::kMessage;
 }
 
-// Of its first `rows` rows with the states that are staged.
-std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
-                                int rows, Tier tier, Staging& staging,
-                                steady_clock::time_point deadline) {
-  const int blocks = (rows + kBlockTokens - 1) / kBlockTokens;
-  // A file must not carry what another conversation left in the block. A part
-  // ends on a line, so this is the sequence's own last block.
-  if (rows % kBlockTokens != 0) {
-    state.backend.ZeroBlockRows(state.model.kv_shape(),
-                                sequence.table.pointer(blocks - 1),
-                                rows % kBlockTokens);
-  }
-  std::vector<BlockId> own;
-  for (int i = 0; i < blocks; ++i) {
-    own.push_back(sequence.table.block(i));
-  }
-  Lending& lending = *state.tiering->lending;
-  auto lent = lending.Lend(own);
-  if (!lent) return std::nullopt;
+// Of its first `rows` rows: all but what is lent.
+StoreJob Describe(EngineState& state, const Sequence& sequence, int rows,
+                  Tier tier) {
   StoreJob job;
-  job.blocks = *std::move(lent);
-  std::vector<BlockId> leased = job.blocks;
-  leased.insert(leased.end(), staging.blocks().begin(), staging.blocks().end());
-  const auto lease = state.tiering->leases.Grant(std::move(leased), deadline);
-  lending.Release(job.blocks);  // the lease has references of its own
-  if (!lease) return std::nullopt;
   job.tier = tier;
   job.root = sequence.root;
   job.ids.assign(sequence.ids.begin(), sequence.ids.begin() + rows);
-  job.states = std::move(staging.states);
-  job.lease = *lease;
   job.session_key =
       tier == Tier::kSpill ? SpillKey(sequence) : sequence.session_key;
   // A part of it ends where its rows are anyone's.
@@ -173,6 +151,43 @@ std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
           sequence.root, sequence.session_key, job.ids)) {
     job.record = EncodeRecord(*record);
   }
+  return job;
+}
+
+// The blocks of its first `rows` rows, fit to be read by others: a file must
+// not carry what another conversation left in the last one. A part ends on a
+// line, so that block is the sequence's own.
+std::vector<BlockId> BlocksOf(EngineState& state, const Sequence& sequence,
+                              int rows) {
+  std::vector<BlockId> blocks;
+  for (int i = 0; i * kBlockTokens < rows; ++i) {
+    blocks.push_back(sequence.table.block(i));
+  }
+  if (rows % kBlockTokens != 0) {
+    state.backend.ZeroBlockRows(
+        state.model.kv_shape(),
+        sequence.table.pointer(static_cast<int>(blocks.size()) - 1),
+        rows % kBlockTokens);
+  }
+  return blocks;
+}
+
+// Of its first `rows` rows with the states that are staged.
+std::optional<StoreJob> MakeJob(EngineState& state, const Sequence& sequence,
+                                int rows, Tier tier, Staging& staging,
+                                steady_clock::time_point deadline) {
+  Lending& lending = *state.tiering->lending;
+  auto lent = lending.Lend(BlocksOf(state, sequence, rows));
+  if (!lent) return std::nullopt;
+  std::vector<BlockId> leased = *lent;
+  leased.insert(leased.end(), staging.blocks().begin(), staging.blocks().end());
+  const auto lease = state.tiering->leases.Grant(std::move(leased), deadline);
+  lending.Release(*lent);  // the lease has references of its own
+  if (!lease) return std::nullopt;
+  StoreJob job = Describe(state, sequence, rows, tier);
+  job.blocks = *std::move(lent);
+  job.states = std::move(staging.states);
+  job.lease = *lease;
   job.deadline =
       std::max(milliseconds(0),
                duration_cast<milliseconds>(deadline - steady_clock::now()));
@@ -206,9 +221,6 @@ std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
   auto job = StageSpill(state, sequence, rows, kept, sections, deadline);
   // Without its end the anchors are worth less than the other way round.
   if (!job) job = StageSpill(state, sequence, rows, kNone, sections, deadline);
-  if (!job) {
-    spdlog::warn("spill rows={}: there is no room to lend it", rows);
-  }
   return job;
 }
 
@@ -222,7 +234,10 @@ std::optional<StoreOutcome> SpillRows(EngineState& state,
   const auto start = steady_clock::now();
   if (start >= deadline) return std::nullopt;
   auto job = MakeSpill(state, sequence, rows, kept, sections, deadline);
-  if (!job) return std::nullopt;
+  if (!job) {
+    spdlog::warn("spill rows={}: there is no room to lend it", rows);
+    return std::nullopt;
+  }
   job->resident = resident;
   const auto outcome = std::make_shared<std::promise<StoreOutcome>>();
   std::future<StoreOutcome> stored = outcome->get_future();
@@ -296,6 +311,35 @@ bool IsResident(const EngineState& state, const Sequence& sequence) {
   });
 }
 
+// There was no room to lend it: keeps its blocks and the state behind the last
+// row until others have been stored. False when that would be of no use.
+bool WaitForRoom(EngineState& state, const Sequence& sequence,
+                 steady_clock::time_point deadline,
+                 std::function<void(StoreOutcome)> done) {
+  Tiering& tiering = *state.tiering;
+  if (tiering.waiting.full() ||
+      !tiering.lending->MayWaitFor(sequence.table.size(),
+                                   BlocksOfImage(state))) {
+    return false;
+  }
+  AlignedBuffer image(StateImageBytes(state.model.layout()));
+  if (!WriteStateImage(state.model.layout(), state.backend,
+                       sequence.sections.get(), image.span())
+           .ok()) {
+    return false;
+  }
+  std::vector<BlockId> rows = BlocksOf(state, sequence, sequence.rows());
+  for (const BlockId block : rows) state.pool.Ref(block);
+  tiering.waiting.Add(
+      {.job = Describe(state, sequence, sequence.rows(), Tier::kSpill),
+       .rows = std::move(rows),
+       .kind = StoredState::kEnd,
+       .image = std::move(image),
+       .deadline = deadline,
+       .done = std::move(done)});
+  return true;
+}
+
 }  // namespace
 
 int BlocksToStageSpill(const EngineState& state) {
@@ -321,8 +365,10 @@ void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
 bool SpillsUnderWay(EngineState& state) {
   if (state.tiering == nullptr) return false;
   Tiering& tiering = *state.tiering;
-  tiering.leases.Collect(steady_clock::now());
-  return tiering.leases.awaited() > 0;
+  const auto now = steady_clock::now();
+  tiering.leases.Collect(now);
+  tiering.waiting.Retry(tiering, now);
+  return tiering.leases.awaited() > 0 || !tiering.waiting.empty();
 }
 
 void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
@@ -336,38 +382,43 @@ void SpillBeforeLoss(EngineState& state, const Sequence& sequence) {
   const auto start = steady_clock::now();
   const auto deadline =
       start + BeforeLossDeadline(bytes, tiering.counters->spill_bytes_per_s);
-  const auto store = [&](std::optional<StoreJob> job,
-                         std::function<void(StoreOutcome)> done) {
-    if (!job) return done(StoreOutcome::kDropped);
-    tiering.leases.Await(job->lease);
-    tiering.Store(*std::move(job), std::move(done));
-  };
   // Half of it first: what is left when the whole takes too long.
   const int grid = static_cast<int>(state.model.layout().grid_tokens);
   const AnchorList half =
       NewestAnchors(LinesBelow(sequence, grid, sequence.rows() / 2 + 1), 1);
   if (!half.empty()) {
-    store(MakeSpill(state, sequence, half[0]->position, kNone,
-                    half[0]->sections, deadline),
-          [bell = state.bell](StoreOutcome) { bell->Ring(); });
+    auto job = MakeSpill(state, sequence, half[0]->position, kNone,
+                         half[0]->sections, deadline);
+    if (job) {
+      tiering.leases.Await(job->lease);
+      tiering.Store(*std::move(job),
+                    [bell = state.bell](StoreOutcome) { bell->Ring(); });
+    }
   }
-  store(MakeSpill(state, sequence, sequence.rows(), kBeforeLoss,
-                  sequence.sections.get(), deadline),
-        [start, deadline, bytes, rows = sequence.rows(), bell = state.bell,
-         session = sequence.session_key.substr(0, 64),
-         counters = tiering.counters](StoreOutcome outcome) {
-          const auto now = steady_clock::now();
-          const std::chrono::duration<double> took = now - start;
-          spdlog::info("spill session={:?} rows={} outcome={} ms={}", session,
-                       rows, StoreOutcomeName(outcome),
-                       duration_cast<milliseconds>(now - start).count());
-          if (outcome == StoreOutcome::kDropped || now >= deadline) {
-            ++counters->lost_spills;
-          } else if (outcome == StoreOutcome::kStored) {
-            counters->MeasuredSpill(bytes, took.count());
-          }
-          bell->Ring();
-        });
+  const auto ended = [start, deadline, bytes, rows = sequence.rows(),
+                      bell = state.bell,
+                      session = sequence.session_key.substr(0, 64),
+                      counters = tiering.counters](StoreOutcome outcome) {
+    const auto now = steady_clock::now();
+    const std::chrono::duration<double> took = now - start;
+    spdlog::info("spill session={:?} rows={} outcome={} ms={}", session, rows,
+                 StoreOutcomeName(outcome),
+                 duration_cast<milliseconds>(now - start).count());
+    if (outcome == StoreOutcome::kDropped || now >= deadline) {
+      ++counters->lost_spills;
+    } else if (outcome == StoreOutcome::kStored) {
+      counters->MeasuredSpill(bytes, took.count());
+    }
+    bell->Ring();
+  };
+  auto job = MakeSpill(state, sequence, sequence.rows(), kBeforeLoss,
+                       sequence.sections.get(), deadline);
+  if (job) {
+    tiering.leases.Await(job->lease);
+    tiering.Store(*std::move(job), ended);
+  } else if (!WaitForRoom(state, sequence, deadline, ended)) {
+    ended(StoreOutcome::kDropped);
+  }
 }
 
 void SaveSession(EngineState& state, const std::string& session_key,

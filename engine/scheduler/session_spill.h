@@ -24,9 +24,11 @@ void SpillConversations(EngineState& state,
 
 // Queues one that is about to lose rows to be stored, and waits for nobody: the
 // blocks that it loses come back when that has ended, at most twice as long as
-// it takes at the rate that was measured. Past it what is not written is lost,
-// counted, and what was written first stays as a shorter prefix. A conversation
-// that cannot be stored is lost without a word but a counter's.
+// it takes at the rate that was measured. Where rows are copied to be lent and
+// other stores have that memory, it waits for them first, within that time.
+// Past it what is not written is lost, counted, and what was written first
+// stays as a shorter prefix. A conversation that cannot be stored is lost
+// without a word but a counter's.
 void SpillBeforeLoss(EngineState& state, const Sequence& sequence);
 
 // Blocks will come back when such a store ends: EngineState::bell rings then,

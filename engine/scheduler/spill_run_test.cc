@@ -148,6 +148,97 @@ TEST_P(SpillRunTest, OfOneThatIsLateTheFirstHalfIsLeft) {
   engine.Check();
 }
 
+// Where rows are copied to be lent there is room for one conversation, and two
+// are to be spilled at once.
+class CopiedSpillTest : public SpillRunTest {
+ protected:
+  // `a`, then `b`, then one that takes the seat for good.
+  std::unique_ptr<LoopTierNode> MakeFull(int copies) {
+    auto node = Make(/*blocks=*/40, /*seats=*/1);
+    node->CopyToLend(backend_, copies);
+    first_ = node->engine->Run(a_);
+    second_ = node->engine->Run(b_);
+    node->engine->Run(Of("c", SomeIds(1800, 4), 3));
+    return node;
+  }
+  static std::uint64_t Lost(const LoopTierNode& node) {
+    return node.engine->state().tiering->counters->lost_spills;
+  }
+  void ExpectComesBack(LoopTierNode& node, const Request& of,
+                       const Answer& answer) {
+    const Request next =
+        Of(of.session_key.c_str(),
+           Joined(Joined(of.prompt, answer.ids), SomeIds(50, 5)), 3);
+    node.engine->state().pool.EvictAll();  // the index has rows of it
+    const Answer back = node.engine->Run(next);
+    EXPECT_EQ(back.result.cache.source, CacheSource::kSpill);
+    EXPECT_EQ(back.result.cache.resumed_at,
+              static_cast<int>(of.prompt.size()) + 2);
+    if (!grid()) ExpectSame(back, Alone(next));
+  }
+
+  const Request a_ = Of("a", SomeIds(2500, 2), 3);
+  const Request b_ = Of("b", SomeIds(2300, 3), 3);
+  Answer first_;
+  Answer second_;
+};
+
+TEST_P(CopiedSpillTest, TheNextWaitsForItsRoom) {
+  const auto node = MakeFull(/*copies=*/15);
+  EngineState& state = node->engine->state();
+  EXPECT_FALSE(state.tiering->waiting.empty());
+  while (SpillsUnderWay(state) || !node->tiers->held.empty()) {
+    ASSERT_FALSE(node->tiers->held.empty());
+    EndStores(*node);
+  }
+  EXPECT_TRUE(state.tiering->waiting.empty());
+  EXPECT_EQ(Lost(*node), 0u);
+  node->engine->Check();
+  node->tiers->hold = false;
+  ExpectComesBack(*node, a_, first_);
+  ExpectComesBack(*node, b_, second_);
+}
+
+TEST_P(CopiedSpillTest, APlannedStopWaitsForThoseThatWait) {
+  const auto node = MakeFull(/*copies=*/15);
+  EXPECT_FALSE(node->engine->state().tiering->waiting.empty());
+  node->tiers->hold = false;
+  EndStores(*node);
+  node->Spill();
+  EXPECT_EQ(Lost(*node), 0u);
+  EXPECT_TRUE(node->engine->state().tiering->waiting.empty());
+  ExpectComesBack(*node, a_, first_);
+  ExpectComesBack(*node, b_, second_);
+}
+
+TEST_P(CopiedSpillTest, OneThatIsLateIsLostAndGivesItsBlocksBack) {
+  const auto node = MakeFull(/*copies=*/15);
+  Tiering& tiering = *node->engine->state().tiering;
+  tiering.waiting.Retry(tiering, std::chrono::steady_clock::time_point::max());
+  EXPECT_TRUE(tiering.waiting.empty());
+  EXPECT_GT(Lost(*node), 0u);
+  EndStores(*node);
+  node->engine->Check();
+}
+
+TEST_P(CopiedSpillTest, WhatIsClearedIsLost) {
+  const auto node = MakeFull(/*copies=*/15);
+  node->engine->state().Clear();
+  EXPECT_TRUE(node->engine->state().tiering->waiting.empty());
+  EXPECT_EQ(node->engine->state().pool.counts().free, 40);
+  EndStores(*node);
+}
+
+TEST_P(CopiedSpillTest, WhatNeverFitsIsLostAtOnce) {
+  const auto node = MakeFull(/*copies=*/9);
+  EXPECT_TRUE(node->engine->state().tiering->waiting.empty());
+  EXPECT_EQ(Lost(*node), 2u);
+  EndStores(*node);
+  node->engine->Check();
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, CopiedSpillTest, EngineVariants(),
+                         EngineVariantName);
 INSTANTIATE_TEST_SUITE_P(Engines, SpillRunTest, EngineVariants(),
                          EngineVariantName);
 

@@ -201,7 +201,10 @@ absl::StatusOr<Request> FromProto(const v1::GenerateRequest& proto) {
   if (proto.has_top_logprobs()) {
     request.top_logprobs = ToInt(proto.top_logprobs());
   }
-  if (proto.force()) request.forced = Ids(proto.forced_ids());
+  if (proto.force()) {
+    request.forced = Ids(proto.forced_ids());
+    request.hold = proto.hold();
+  }
   request.digest = proto.digest();
   if (proto.has_thinking_budget()) {
     request.thinking = FromProto(proto.thinking_budget());

@@ -33,7 +33,9 @@ class FakeTiers final : public CacheTiers {
     bool resident = false;
   };
 
-  explicit FakeTiers(const BlockPool& pool) : pool_(pool) {}
+  explicit FakeTiers(const BlockPool& pool) : pool_(&pool) {}
+  // Whose blocks are lent from now on.
+  void ReadFrom(const BlockPool& pool) { pool_ = &pool; }
 
   bool attached() const override {
     return outcome != TierLookup::Outcome::kDetached;
@@ -140,9 +142,10 @@ class FakeTiers final : public CacheTiers {
         if (other.tier != entry.tier) continue;
         if (other.kind == StoredState::kLine) {
           kept.back().lines.push_back(other.position);
-        } else if (other.kind == StoredState::kMessage) {
+        } else if (other.kind != StoredState::kEnd) {
           kept.back().messages.push_back(other.position);
         }
+        if (other.kind == StoredState::kTurn) kept.back().turn = other.position;
       }
     }
     drained.clear();
@@ -238,11 +241,11 @@ class FakeTiers final : public CacheTiers {
   }
 
   void Append(std::vector<std::byte>& to, BlockId block) const {
-    const std::byte* data = pool_.data(block);
-    to.insert(to.end(), data, data + pool_.block_bytes());
+    const std::byte* data = pool_->data(block);
+    to.insert(to.end(), data, data + pool_->block_bytes());
   }
 
-  const BlockPool& pool_;
+  const BlockPool* pool_;
   std::vector<Restore*> under_way_;
 };
 

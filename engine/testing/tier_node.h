@@ -53,6 +53,16 @@ struct TierNodeOf {
         *tiers, *costs, reinterpret_cast<std::byte*>(leases.data()),
         state.pool);
   }
+  // Rows are copied to be lent (arena `pinned`), into room for so many blocks.
+  void CopyToLend(kernels::Backend& backend, int blocks) {
+    EngineState& state = engine->state();
+    state.tiering.reset();
+    copies = AllocateAligned(blocks * state.pool.block_bytes());
+    state.tiering = std::make_unique<Tiering>(
+        *tiers, *costs, reinterpret_cast<std::byte*>(leases.data()),
+        std::make_unique<Lending>(state.pool, backend, copies.get(), blocks));
+    tiers->ReadFrom(state.tiering->lending->pool());
+  }
   // As at a planned stop.
   void Spill() {
     SpillConversations(engine->state(), std::chrono::steady_clock::now() +
@@ -69,6 +79,7 @@ struct TierNodeOf {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<FakeTiers> tiers;
   std::unique_ptr<PlannerCosts> costs;
+  AlignedBytes copies;
   std::vector<std::uint64_t> leases =
       std::vector<std::uint64_t>(kLeaseTableBytes / 8);
 };

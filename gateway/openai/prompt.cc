@@ -301,7 +301,7 @@ ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
   if (!end && !tokenizer.spec().eos_ids.empty()) {
     end = tokenizer.spec().eos_ids.front();
   }
-  if (end) ids->push_back(*end);
+  if (end && !force.hold) ids->push_back(*end);
   return *std::move(ids);
 }
 

@@ -80,8 +80,8 @@ ApiOr<std::vector<std::uint32_t>> ThinkingEnd(std::int32_t budget,
 
 // The ids of a forced answer, written as the model would: reasoning in a
 // <think> block, tool calls in the syntax of its template (JSON where that has
-// none), the end-of-turn token last ({"ids"} is taken as it is). 400 when the
-// model has no reasoning and the answer has.
+// none), the end-of-turn token last but where it is held ({"ids"} is taken as
+// it is). 400 when the model has no reasoning and the answer has.
 ApiOr<std::vector<std::uint32_t>> ForcedIds(const Force& force,
                                             const BuiltPrompt& prompt,
                                             const PromptParts& parts);

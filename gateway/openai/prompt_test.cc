@@ -202,6 +202,7 @@ TEST(PromptTest, ForcedAnswersAreWrittenAsTheModelWould) {
   const Model model(templates::testing::kThinkingChatMl);
   EXPECT_EQ(ForcedText(model, "\"Yes.\""), "Yes.<|im_end|>");
   EXPECT_EQ(ForcedText(model, "\"\""), "<|im_end|>");
+  EXPECT_EQ(ForcedText(model, R"({"text":"t","hold":true})"), "t");
   EXPECT_EQ(ForcedText(model, R"({"text":"t","reasoning":"r"})"),
             "<think>\nr\n</think>\n\nt<|im_end|>");
   EXPECT_EQ(ForcedText(model, R"({"tool_calls":[

@@ -45,6 +45,8 @@ struct Force {
   std::vector<Json> tool_calls;
   // Set: exactly these ids, and the fields above are empty.
   std::optional<std::vector<std::uint32_t>> ids;
+  // The answer does not end by itself, but stands still behind all this.
+  bool hold = false;
 };
 
 // Fields that both endpoints share.
@@ -92,7 +94,8 @@ ApiOr<ChatRequest> ParseChatRequest(const Json& body, const ServerFacts& facts);
 ApiOr<CompletionRequest> ParseCompletionRequest(const Json& body,
                                                 const ServerFacts& facts);
 
-// A force value: a string, {"text","reasoning","tool_calls"} or {"ids"}.
+// A force value: a string, {"text","reasoning","tool_calls"} or {"ids"}, each
+// object with "hold" or without.
 // `path` names it in errors. ForcedIds (prompt.h) checks ids against the
 // vocabulary.
 ApiOr<Force> ParseForce(const Json& value, const std::string& path);

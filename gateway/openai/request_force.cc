@@ -51,17 +51,19 @@ ApiOr<Force> ParseForce(const Json& value, const std::string& path) {
   Fields fields(value, path, &error);
   for (const auto& [key, field] : value.items()) {
     if (key != "ids" && key != "text" && key != "reasoning" &&
-        key != "tool_calls") {
+        key != "tool_calls" && key != "hold") {
       return FieldError(fields.Path(key.c_str()), "there is no such field");
     }
   }
+  fields.Bool("hold", &force.hold);
   if (const Json* ids = fields.Find("ids")) {
-    if (value.size() > 1) {
+    if (value.size() > (fields.Find("hold") != nullptr ? 2u : 1u)) {
       return FieldError(fields.Path("ids"), "stands alone");
     }
     ApiOr<std::vector<std::uint32_t>> parsed =
         TokenIds(*ids, fields.Path("ids"), kAnyId);
     if (!parsed.ok()) return parsed.error();
+    if (error) return *std::move(error);
     force.ids = std::move(*parsed);
     return force;
   }

@@ -334,10 +334,16 @@ TEST(RequestTest, ForceInAllItsForms) {
   EXPECT_THAT(
       *GoodChat(R"("holdfast":{"force":{"ids":[3,1]}})", true).force->ids,
       ElementsAre(3, 1));
+  EXPECT_FALSE(parts.hold);
+  EXPECT_TRUE(GoodChat(R"("holdfast":{"force":{"text":"t","hold":true}})", true)
+                  .force->hold);
+  EXPECT_TRUE(GoodChat(R"("holdfast":{"force":{"ids":[3],"hold":true}})", true)
+                  .force->hold);
   for (const char* bad :
-       {R"(7)", R"([])", R"({"txt":"x"})", R"({"text":7})",
-        R"({"ids":[1],"text":"x"})", R"({"ids":[-1]})", R"({"ids":["a"]})",
-        R"({"ids":7})", R"({"tool_calls":{}})", R"({"tool_calls":[7]})",
+       {R"({"text":"t","hold":1})", R"({"ids":[1],"hold":1})", R"(7)", R"([])",
+        R"({"txt":"x"})", R"({"text":7})", R"({"ids":[1],"text":"x"})",
+        R"({"ids":[-1]})", R"({"ids":["a"]})", R"({"ids":7})",
+        R"({"tool_calls":{}})", R"({"tool_calls":[7]})",
         R"({"tool_calls":[{"name":"f"}]})",
         R"({"tool_calls":[{"arguments":{}}]})"}) {
     const ApiOr<ChatRequest> request =

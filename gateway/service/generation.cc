@@ -186,6 +186,7 @@ ApiOr<Prepared> Finish(const PrepareInput& input, const Parsed& parsed,
     auto ids = openai::ForcedIds(*parsed.force, *prompt, parts);
     if (!ids.ok()) return ids.error();
     prepared.request.set_force(true);
+    prepared.request.set_hold(parsed.force->hold);
     prepared.request.mutable_forced_ids()->Assign(ids->begin(), ids->end());
   }
   prepared.in_reasoning = prompt->ends_in_reasoning;

@@ -69,6 +69,7 @@ class PoolOfBytes {
 
   engine::RemoteTiers& tiers() { return *tiers_; }
   engine::BlockPool& pool() { return *pool_; }
+  const attach::AttachClient& client() const { return *client_; }
 
  private:
   void FillBlock(std::byte* block, std::uint64_t seed, std::uint64_t index,

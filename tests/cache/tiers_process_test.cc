@@ -1,12 +1,15 @@
 // Every tier through real processes, with bytes that no model computes: what
 // comes back is what was stored, whoever dies, stops or comes late.
 #include <chrono>
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/cache/record_source.h"
 #include "gtest/gtest.h"
 #include "shared/attach/test_peers.h"
 #include "shared/cache_layout.h"
@@ -176,6 +179,35 @@ TEST_F(TiersProcessTest, StoppedInMidRestore) {
     EXPECT_TRUE(pool->Sums() == before);
     ExpectComesBack(*pool, Tier::kSpill, of, end);
   }
+}
+
+// A stopped cache service is told of a few records, then of none for a while.
+TEST_F(TiersProcessTest, RecordsForAStoppedServiceAreBounded) {
+  auto pool = Attach(ManyPieces(), 36);
+  const auto counters = std::make_shared<engine::TierCounters>();
+  engine::RecordSource records(pool->client(), milliseconds(20), counters);
+  const std::vector<std::int32_t> ids(300, 7);
+  const auto put = [&] { records.Put(PrefixKey{}, "a", ids, "record"); };
+  service_.Signal(SIGSTOP);
+  constexpr int kMore = 5;
+  for (int i = 0; i < engine::RecordSource::kMostUnderWay + kMore; ++i) put();
+  EXPECT_EQ(counters->records_under_way, engine::RecordSource::kMostUnderWay);
+  EXPECT_EQ(counters->records_lost, std::uint64_t{kMore});
+  std::promise<std::size_t> fetched;
+  records.Fetch(PrefixKey{}, "a", [&](const std::vector<std::string>& found) {
+    fetched.set_value(found.size());
+  });
+  EXPECT_EQ(fetched.get_future().get(), 0u);
+  // It was late: nothing is asked, and nothing told.
+  put();
+  EXPECT_EQ(counters->records_lost, std::uint64_t{kMore + 1});
+  service_.Signal(SIGCONT);
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (counters->records_under_way > 0 &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(counters->records_under_way, 0);
 }
 
 TEST_F(TiersProcessTest, KilledInMidRestore) {
