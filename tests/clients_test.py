@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "lib"))
 from holdfast.client import Client  # noqa: E402
 from holdfast.clients import report  # noqa: E402
 from holdfast.clients.opencode_session import Event  # noqa: E402
-from holdfast.clients.recorder import Exchange, Recorder  # noqa: E402
+from holdfast.clients.recorder import Exchange, Recorder, answer_so_far  # noqa: E402
 from holdfast.prompt_trie import PromptTrie  # noqa: E402
 
 
@@ -140,6 +140,15 @@ class RecorderTest(unittest.TestCase):
         self.recorder.hook(before=lambda exchange: seen.append(exchange.number))
         self.client.generate("/v1/x", {})
         self.assertEqual(seen, [1])
+
+    def test_what_a_client_has_so_far_is_told(self):
+        seen = []
+        self.recorder.hook(on_bytes=lambda exchange, got: seen.append(answer_so_far(got)))
+        self.client.generate("/v1/x", {"stream": True, "pieces": 2})
+        self.recorder.wait_idle()
+        self.assertEqual((seen[-1].content, seen[-1].pieces), ("x" * 200, 2))
+        self.assertTrue(all(before.pieces <= after.pieces for before, after in zip(seen, seen[1:])))
+        self.assertEqual(answer_so_far(b"HTTP/1.1 200 OK\r\nContent-Ty").content, "")
 
     def test_without_a_gateway_clients_are_told_to_come_again(self):
         self.url = "http://127.0.0.1:1"

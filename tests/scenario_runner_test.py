@@ -59,7 +59,10 @@ class SchemaTest(unittest.TestCase):
             {"op": "complete", "text": {"seed": 1, "tokens": 5}},
             {"op": "complete", "prompt": [1, 2], "expect_grid": {"cache_source": "none"}},
             {"op": "raw", "path": "/health", "method": "GET", "expect": {"json": {"a": 1}}},
-            {"op": "cancel", "request": {"messages": []}, "after_ms": 5},
+            {"op": "cancel", "request": {"messages": []}, "after_tokens": 5, "reset": True},
+            {"op": "cancel", "request": {"messages": []}, "at_metric": {"metric": "m", "min": 1}},
+            {"op": "cancel", "request": {"messages": [], "answer": {"text": "t", "hold": True}},
+             "when_held": True},
             {"op": "parallel", "steps": [[chat()], [chat()]]},
             {"op": "restart", "who": "all", "signal": "KILL"}, {"op": "idle"},
             {"op": "until", "metric": "m", "min": 1},
@@ -113,6 +116,8 @@ class SchemaTest(unittest.TestCase):
             chat(expect={"reused": {"common_with": "a", "short_by": 8}}),
             chat(expect={"reused": {"anchor_below": "a"}, "reread": 6, "cached_tokens": 7,
                          "computed_tokens": 8}),
+            chat(expect={"reused": {"some_anchor_below": "a"}}, expect_grid={
+                "reused": {"some_line_below": "a"}}),
             chat(expect={"reused": {"tokens": 5}}), params={"max_tokens": 1}))
         for rule, words in (({"end_of": "b"}, "no earlier step b"), ({}, "one of"),
                             ({"tokens": 1, "end_of": "a"}, "one of"),
@@ -131,6 +136,12 @@ class SchemaTest(unittest.TestCase):
         self.refused(scenario({"op": "complete"}), "one of prompt and text")
         self.refused(scenario({"op": "restart", "who": "you"}), "you is none of")
         self.refused(scenario({"op": "cancel", "request": {"messages": []}}), "cancel takes one of")
+        self.refused(scenario({"op": "cancel", "request": {"messages": [], "answer": "t"},
+                               "when_held": True}), "of text and hold")
+        self.refused(scenario({"op": "cancel", "request": {"messages": []}, "reset": True,
+                               "at_prefill_tokens": 1}), "reset goes with")
+        self.refused(scenario({"op": "cancel", "request": {"messages": []},
+                               "at_metric": {"metric": "m"}}), "field min is missing")
         self.refused(scenario(chat(**{"continue": "a"})), "no earlier step a")
         self.refused(scenario(chat(id="a"), chat(id="a")), "id a is taken")
         self.refused(scenario(chat(expect={"same_as": "later"})), "no earlier step later")
@@ -155,10 +166,11 @@ class ExpectationTest(unittest.TestCase):
     def test_reuse_by_rule(self):
         other = served(prompt_ids=list(range(1500)), output_ids=[7, 8, 9])
         answer = served(prompt_ids=list(range(1300)) + [0])
-        self.assertEqual(checks.reused_tokens({"end_of": "x"}, answer, other), (1502, 1502))
-        self.assertEqual(checks.reused_tokens({"line_below": "x"}, answer, other), (1024, 1024))
-        self.assertEqual(checks.reused_tokens({"common_with": "x", "short_by": 9}, answer, other),
-                         (1291, 1300))
+        self.assertEqual(checks.reused_tokens({"end_of": "x"}, answer, other), [1502])
+        self.assertEqual(checks.reused_tokens({"line_below": "x"}, answer, other), [1024])
+        self.assertEqual(checks.reused_tokens({"common_with": "x", "short_by": 2}, answer, other),
+                         [1298, 1299, 1300])
+        self.assertEqual(checks.reused_tokens({"some_line_below": "x"}, answer, other), [0, 1024])
         self.assertEqual(checks.reused_problems({"tokens": 4}, answer, None), [])
         self.assertEqual(len(checks.reused_problems({"tokens": 5}, answer, None)), 1)
 
@@ -169,17 +181,23 @@ class ExpectationTest(unittest.TestCase):
             served_ids[at:at + 3] = header[:3]
         other = served(prompt_ids=served_ids[:1080], output_ids=served_ids[1080:])
 
-        def reused(parts_at: int) -> tuple[int, int]:
+        def reused(parts_at: int, rule: str = "anchor_below") -> list[int]:
             prompt = served_ids[:parts_at] + [99, 99]
-            return checks.reused_tokens({"anchor_below": "x"}, served(prompt_ids=prompt), other,
-                                        headers)
+            return checks.reused_tokens({rule: "x"}, served(prompt_ids=prompt), other, headers)
         # A line; messages, up to the one that begins right there, but neither a
         # header of the plain kind nor a part of one; the prompt's end.
         for parts_at, wanted in ((1029, 1024), (1032, 1030), (1069, 1050), (1079, 1050),
                                  (1080, 1080), (1090, 1080)):
-            self.assertEqual(reused(parts_at), (wanted, wanted), parts_at)
+            self.assertEqual(reused(parts_at), [wanted], parts_at)
         # In the middle of a header: what lies below it is the same.
-        self.assertEqual(reused(1051), (1050, 1050))
+        self.assertEqual(reused(1051), [1050])
+        # Rows above any of these may have gone.
+        self.assertEqual(reused(1051, "some_anchor_below"), [0, 1024, 1030, 1050])
+        answer = served(prompt_ids=served_ids[:1040])
+        for cached, problems in ((0, 0), (1030, 0), (1031, 1)):
+            answer.usage["prompt_tokens_details"]["cached_tokens"] = cached
+            self.assertEqual(len(checks.reused_problems({"some_anchor_below": "x"}, answer, other,
+                                                        headers)), problems)
 
     def test_numbers_themselves(self):
         self.assertEqual(checks.answer_problems(served(), {"cached_tokens": 4,

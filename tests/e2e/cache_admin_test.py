@@ -7,16 +7,16 @@ from support import CACHESVC, ENGINE, Answer, DaemonTest, main, wait_until
 
 from holdfast import scenario_checks as checks
 from holdfast import textgen
+from holdfast.daemons import SURE_OF_TIERS
 
 # Reading always costs less than computing, whatever the machine.
-COSTS = "--planner-costs=prefill=10,store=1000,disk=1000,spill=1000"
 FOLDER = ["--disk-free-gb=0", "--allow-small-free-space", "--disk-min-tokens=2048"]
 PROMPT_TOKENS = "holdfast_prompt_tokens_total"
 GRID = 1024
 
 
 class CacheAdminTest(DaemonTest):
-    FLAGS = {ENGINE: ["--debug", COSTS], CACHESVC: FOLDER}
+    FLAGS = {ENGINE: ["--debug", *SURE_OF_TIERS], CACHESVC: FOLDER}
 
     def setUp(self) -> None:
         self.daemons.restart("all", signal.SIGKILL)

@@ -12,9 +12,8 @@ from support import (CACHESVC, ENGINE, Answer, DaemonTest, Daemons, bin_dir, mai
 
 from holdfast import scenario_checks as checks
 from holdfast import textgen
+from holdfast.daemons import SURE_OF_TIERS
 
-# Reading always costs less than computing, whatever the machine.
-COSTS = "--planner-costs=prefill=10,store=1000,disk=1000,spill=1000"
 FOLDER = ["--disk-free-gb=0", "--allow-small-free-space", "--disk-min-tokens=2048"]
 DISK = [*FOLDER, "--store-gb=0"]
 PARAMS = {"max_tokens": 8, "temperature": 0}
@@ -23,7 +22,7 @@ GRID = 1024
 
 
 class DiskTest(DaemonTest):
-    FLAGS = {ENGINE: ["--debug", COSTS], CACHESVC: DISK}
+    FLAGS = {ENGINE: ["--debug", *SURE_OF_TIERS], CACHESVC: DISK}
 
     def setUp(self) -> None:
         # Nothing in any memory, nothing on disk.
@@ -210,7 +209,7 @@ class HybridDiskTest(DiskTest):
 class StoreTest(DaemonTest):
     """Snapshots in the cache service's memory: after the death of the engine."""
     MODEL = "tiny-hybrid"
-    FLAGS = {ENGINE: ["--debug", COSTS], CACHESVC: FOLDER}
+    FLAGS = {ENGINE: ["--debug", *SURE_OF_TIERS], CACHESVC: FOLDER}
 
     ask, assert_as_cold, head, next_turn, tier = (
         DiskTest.ask, DiskTest.assert_as_cold, DiskTest.head, DiskTest.next_turn, DiskTest.tier)

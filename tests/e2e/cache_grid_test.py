@@ -13,13 +13,13 @@ GRID = cache_disk_test.GRID
 class GridDiskTest(cache_disk_test.DiskTest):
     """All that holds of the disk, on a grid engine."""
     MODEL = "tiny-hybrid"
-    FLAGS = {ENGINE: ["--debug", "--exactness=grid", cache_disk_test.COSTS],
+    FLAGS = {ENGINE: ["--debug", "--exactness=grid", *cache_disk_test.SURE_OF_TIERS],
              CACHESVC: cache_disk_test.DISK}
 
 
 class GridSessionTest(DaemonTest):
     MODEL = "tiny-hybrid"
-    FLAGS = {ENGINE: ["--debug", "--exactness=grid", cache_disk_test.COSTS],
+    FLAGS = {ENGINE: ["--debug", "--exactness=grid", *cache_disk_test.SURE_OF_TIERS],
              CACHESVC: cache_disk_test.FOLDER}
 
     ask, assert_as_cold, head, next_turn, tier = (

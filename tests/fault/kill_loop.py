@@ -24,11 +24,10 @@ sys.path.insert(0, str(HERE.parents[2] / "scripts" / "lib"))
 
 from holdfast import paths, textgen  # noqa: E402
 from holdfast.client import Answer, ConnectionLost  # noqa: E402
-from holdfast.daemons import CACHESVC, ENGINE, GATEWAY, Daemons  # noqa: E402
+from holdfast.daemons import CACHESVC, ENGINE, GATEWAY, SURE_OF_TIERS, Daemons  # noqa: E402
 from holdfast.scenario_checks import conservation_problems  # noqa: E402
 
-COSTS = "--planner-costs=prefill=10,store=1000,disk=1000,spill=1000"
-FLAGS = {ENGINE: ["--debug", COSTS],
+FLAGS = {ENGINE: ["--debug", *SURE_OF_TIERS],
          CACHESVC: ["--disk-free-gb=0", "--allow-small-free-space", "--disk-min-tokens=2048"],
          GATEWAY: ["--engine-wait-ms=500"]}
 CONVERSATIONS, TURNS, HEAD_TOKENS, ANSWER_TOKENS = 3, 4, 2300, 8

@@ -4,6 +4,7 @@ as server-sent events with the times at which things came."""
 import http.client
 import json
 import socket
+import struct
 import time
 import urllib.parse
 from dataclasses import dataclass, field
@@ -72,6 +73,14 @@ class Call:
 
     def opened(self) -> None:
         self._socket = self._connection.sock
+
+    def reset(self) -> None:
+        """As a peer whose machine dropped the connection: the other side gets an
+        RST. From a hook of generate(), which ends there."""
+        self.aborted = True
+        if self._socket is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raise ConnectionResetError
 
     def abort(self) -> None:
         self.aborted = True

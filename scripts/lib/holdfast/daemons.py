@@ -19,6 +19,10 @@ START_ORDER = (CACHESVC, ENGINE, GATEWAY)
 STOP_ORDER = (GATEWAY, ENGINE, CACHESVC)
 PROGRAMS = {ENGINE: "holdfast-engine", CACHESVC: "holdfast-cached", GATEWAY: "holdfast-gateway"}
 
+# Of an engine whose resumes are held to numbers: reading always costs less than
+# computing, and is slow enough for a machine that does other things too.
+SURE_OF_TIERS = ("--planner-costs=prefill=10,store=1,disk=1,spill=1", "--lookup-deadline-ms=2000")
+
 START_DEADLINE_S = 120
 STOP_DEADLINE_S = 75  # a drain may take a minute
 POLL_S = 0.02

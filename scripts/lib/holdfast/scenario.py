@@ -9,7 +9,7 @@ from typing import Optional
 
 from . import paths, scenario_schema
 from .client import Client, ConnectionLost
-from .daemons import DaemonError, Daemons, describe_exit
+from .daemons import SURE_OF_TIERS, DaemonError, Daemons, describe_exit
 from .scenario_run import DEFAULT_PARAMS, Player
 from .small_disk import CannotMount
 
@@ -18,7 +18,8 @@ SKIPPED = 77  # as test drivers know it
 _EPILOG = f"""One line of result a step; exit status 1 when an expectation is not met (all
 steps are played and reported), 2 when a file is not a scenario, {SKIPPED} when this
 machine cannot give one what it needs and all others were met. Requests send
-{json.dumps(DEFAULT_PARAMS)} where a step's params say nothing else."""
+{json.dumps(DEFAULT_PARAMS)} where a step's params say nothing else. Engines are
+started with {" ".join(SURE_OF_TIERS)}."""
 
 
 def main(arguments: list[str]) -> int:
@@ -70,7 +71,7 @@ def _play(scenario: dict, url: Optional[str], bin_dir: Path, exactness: str) -> 
         return Player(Client(url), None, say).play(scenario)
     server = dict(scenario.get("server", {}))
     disk_mb = server.pop("disk_mb", None)
-    server["engine"] = [*server.get("engine", []), f"--exactness={exactness}"]
+    server["engine"] = [*server.get("engine", []), *SURE_OF_TIERS, f"--exactness={exactness}"]
     model = paths.resolve_model(server.get("model", "tiny-llama"), bin_dir)
     with Daemons(model.path, bin_dir=bin_dir, flags=server, disk_mb=disk_mb) as daemons:
         if "--no-cache-service" not in server["engine"]:

@@ -77,41 +77,44 @@ class Headers:
 
 
 def reused_tokens(rule: dict, answer: Answer, other: Optional[Answer],
-                  headers: Headers = Headers()) -> tuple[int, int]:
-    """The least and the most that a rule lets an answer reuse.
+                  headers: Headers = Headers()) -> list[int]:
+    """What a rule lets an answer reuse, ascending: one number, but where the
+    rule says so.
     end_of: all that the other step forwarded: its prompt, and its answer but
       for the last token, which is sampled and never forwarded;
     line_below: up to the last grid line at or below the place where the prompt
       parts from what the other step was served and said;
     anchor_below: up to that line or, where they lie deeper, the last start of a
       user's or an assistant's message in the other step's prompt, or its end;
+    some_line_below, some_anchor_below: up to one of these or a lower one, or
+      nothing: of rows that may have gone, from the end on;
     common_with: up to that place, or short_by fewer (a message's header);
     tokens: the number itself."""
     if "tokens" in rule:
-        return rule["tokens"], rule["tokens"]
+        return [rule["tokens"]]
     prompt = other.holdfast["prompt_ids"]
     ids = prompt + other.holdfast["output_ids"]
     if "end_of" in rule:
-        return len(ids) - 1, len(ids) - 1
+        return [len(ids) - 1]
     common = common_prefix(answer.holdfast["prompt_ids"], ids)
-    line = common // GRID_TOKENS * GRID_TOKENS
-    if "line_below" in rule:
-        return line, line
-    if "anchor_below" in rule:
-        deepest = next((at for at in range(min(common, len(prompt)), line, -1)
-                        if at == len(prompt) or headers.at(prompt, at)), line)
-        return deepest, deepest
-    return common - rule["short_by"], common
+    lines = list(range(0, common + 1, GRID_TOKENS))
+    if "line_below" in rule or "some_line_below" in rule:
+        return lines if "some_line_below" in rule else lines[-1:]
+    if "anchor_below" in rule or "some_anchor_below" in rule:
+        anchors = sorted({*lines, *(at for at in range(1, min(common, len(prompt)) + 1)
+                                    if at == len(prompt) or headers.at(prompt, at))})
+        return anchors if "some_anchor_below" in rule else anchors[-1:]
+    return list(range(common - rule["short_by"], common + 1))
 
 
 def reused_problems(rule: dict, answer: Answer, other: Optional[Answer],
                     headers: Headers = Headers()) -> list[str]:
     if answer.status != 200:
         return []  # said already
-    low, high = reused_tokens(rule, answer, other, headers)
-    if low <= answer.cached_tokens <= high:
+    allowed = reused_tokens(rule, answer, other, headers)
+    if answer.cached_tokens in allowed:
         return []
-    wanted = f"{low}" if low == high else f"{low} to {high}"
+    wanted = " or ".join(map(str, allowed[-6:]))
     return [f"{answer.cached_tokens} tokens were reused, not {wanted} ({json.dumps(rule)})"]
 
 

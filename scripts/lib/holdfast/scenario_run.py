@@ -30,7 +30,9 @@ NOT_ANCHORED = ("<|im_start|>user\n<tool_response>",)
 RUNNING = "holdfast_num_requests_running"
 WAITING = "holdfast_num_requests_waiting"
 PREFILLED = "holdfast_prefill_tokens_total"
-LEASES = "holdfast_leases"
+# Of an engine with a cache service: what that has not taken yet.
+UNDER_WAY = ("holdfast_leases", "holdfast_records_under_way")
+CLOSED_BY_CLIENT = 'holdfast_http_requests_total{code="499"}'
 
 
 @dataclass
@@ -159,37 +161,66 @@ class Player:
             outcome.problems += _json_problems(response, expect["json"])
 
     def _op_cancel(self, outcome: Outcome) -> None:
-        step = outcome.step
-        stop_watching = threading.Event()
+        step, request = outcome.step, dict(outcome.step["request"])
+        leave = (lambda call: call.reset()) if step.get("reset") else (lambda call: call.abort())
+        ended = threading.Event()
         hooks: dict[str, Any] = {}
+        held: list[int] = []
         if "after_tokens" in step:
             hooks["on_piece"] = lambda answer, call: (
-                call.abort() if answer.pieces >= step["after_tokens"] else None)
-        elif "after_ms" in step:
-            hooks["on_sent"] = lambda call: _later(call, step["after_ms"] / 1e3, stop_watching)
+                leave(call) if answer.pieces >= step["after_tokens"] else None)
+        elif "when_held" in step:
+            text = request["answer"]["text"]
+            held = self._client.tokenize(text)
+            request["answer"] = {"ids": held, "hold": True}
+            hooks["on_piece"] = lambda answer, call: leave(call) if answer.content == text else None
+        elif "at_metric" in step:
+            hooks["on_sent"] = lambda call: self._abort_at(
+                call, step["at_metric"]["metric"], step["at_metric"]["min"], ended)
         else:
             metrics = self._client.metrics()
             if PREFILLED not in metrics.names():
                 raise ValueError(f"metric {PREFILLED} does not exist")
             target = metrics.value(PREFILLED) + step["at_prefill_tokens"]
-            hooks["on_sent"] = lambda call: self._abort_at_prefill(call, target, stop_watching)
+            hooks["on_sent"] = lambda call: self._abort_at(call, PREFILLED, target, ended)
+        before = self._client.metrics().value(CLOSED_BY_CLIENT)
         try:
-            self._generate(outcome, step["request"], "/v1/chat/completions", **hooks)
+            self._generate(outcome, request, "/v1/chat/completions", **hooks)
         finally:
-            stop_watching.set()
+            ended.set()
         if not outcome.answer.cancelled:
             outcome.problems.append("the answer ended before it was cancelled")
+            return
         outcome.line = f"cancelled after {outcome.answer.total_ms:.0f} ms, " \
                        f"{outcome.answer.pieces} pieces"
+        # Until then the engine may not know what was sent.
+        self._until(CLOSED_BY_CLIENT, before + 1)
+        if held:
+            self._note_held(outcome, request, held)
 
-    def _abort_at_prefill(self, call: Call, target: float, ended: threading.Event) -> None:
+    def _abort_at(self, call: Call, metric: str, target: float, ended: threading.Event) -> None:
         def watch() -> None:
             deadline = time.monotonic() + PREFILL_DEADLINE_S
             while not ended.wait(POLL_S) and time.monotonic() < deadline:
-                if self._client.metrics().value(PREFILLED) >= target:
+                if self._client.metrics().value(metric) >= target:
                     call.abort()
                     return
         threading.Thread(target=watch, daemon=True).start()
+
+    def _note_held(self, outcome: Outcome, request: dict, held: list[int]) -> None:
+        """The ids of an answer that was cut, for the rules of later steps: its
+        client got no report. A request that leaves no trace says the prompt's."""
+        asked = {k: v for k, v in request.items() if k not in ("answer", "session")}
+        asked |= {"cache": "bypass", "stream": False, "params": {**request.get("params", {}),
+                                                                 "max_tokens": 1}}
+        body = self._body(Outcome({"op": "chat"}, ""), asked)
+        told = self._client.generate("/v1/chat/completions", body)
+        if "prompt_ids" not in told.holdfast:
+            outcome.problems.append(f"no prompt_ids: {told.status} {told.error}")
+            return
+        answer = outcome.answer
+        answer.holdfast = {"prompt_ids": told.holdfast["prompt_ids"], "output_ids": held}
+        self._note_served(request.get("salt", ""), answer)
 
     def _op_parallel(self, outcome: Outcome) -> None:
         branches = outcome.step["steps"]
@@ -213,6 +244,8 @@ class Player:
         daemons = self._own_daemons()
         outcome.line = f"{who} {name}"
         which = signal.Signals[f"SIG{name}"]
+        if name == "KILL" and who != "gateway":
+            self._settle()
         if name in ("TERM", "KILL"):
             daemons.restart(who, which)
             return
@@ -233,23 +266,31 @@ class Player:
         outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
 
     def _op_settle(self, outcome: Outcome) -> None:
-        """Until the cache service has written what it was given."""
+        outcome.line = f"after {self._settle():.0f} ms"
+
+    def _settle(self) -> float:
+        """Until the cache service has taken and written what it was given, which
+        so that what is there later does not depend on the moment. In ms."""
         start = time.monotonic()
-        while self._client.metrics().value(LEASES) > 0:
+        while True:
+            metrics = self._client.metrics()
+            if all(metrics.value(name) == 0 for name in UNDER_WAY):
+                return (time.monotonic() - start) * 1e3
             if time.monotonic() - start > SETTLE_DEADLINE_S:
                 raise ValueError(f"stores were not done within {SETTLE_DEADLINE_S} s")
             time.sleep(POLL_S)
-        outcome.line = f"after {(time.monotonic() - start) * 1e3:.0f} ms"
 
     def _op_until(self, outcome: Outcome) -> None:
         """Until a metric is that large."""
-        name, wanted = outcome.step["metric"], outcome.step["min"]
+        outcome.line = self._until(outcome.step["metric"], outcome.step["min"])
+
+    def _until(self, name: str, wanted: float) -> str:
         start = time.monotonic()
         while (value := self._client.metrics().value(name)) < wanted:
             if time.monotonic() - start > UNTIL_DEADLINE_S:
                 raise ValueError(f"{name} is {value:g}, not {wanted:g}, after {UNTIL_DEADLINE_S} s")
             time.sleep(POLL_S)
-        outcome.line = f"{name} {value:g} after {(time.monotonic() - start) * 1e3:.0f} ms"
+        return f"{name} {value:g} after {(time.monotonic() - start) * 1e3:.0f} ms"
 
     def _op_clear(self, outcome: Outcome) -> None:
         tier = outcome.step.get("tier")
@@ -375,13 +416,6 @@ class Player:
             self._report(("  FAIL " if problems else "  ok   ") + line)
             for problem in problems:
                 self._report(f"         {problem}")
-
-
-def _later(call: Call, seconds: float, ended: threading.Event) -> None:
-    def wait() -> None:
-        if not ended.wait(seconds):
-            call.abort()
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def _compared_ids(steps: list[dict]) -> set[str]:

@@ -16,8 +16,8 @@ _STEPS: dict[str, dict[str, Any]] = {
     "complete": _COMPLETE,
     "raw": {"id": str, "method": str, "path": str, "headers": dict,
             "body": (str, dict, list, int, float, bool, type(None))},
-    "cancel": {"id": str, "request": dict, "after_tokens": int, "after_ms": _NUMBER,
-               "at_prefill_tokens": int},
+    "cancel": {"id": str, "request": dict, "after_tokens": int, "at_prefill_tokens": int,
+               "at_metric": dict, "when_held": bool, "reset": bool},
     "parallel": {"id": str, "steps": list},
     "restart": {"id": str, "who": str, "signal": str},
     "idle": {"id": str},
@@ -40,7 +40,8 @@ _EXPECT = {
 }
 # What a step must have reused, by the rule that gives the number
 # (scenario_checks.reused_tokens); each names an earlier step, but `tokens`.
-REUSED = {"end_of", "line_below", "anchor_below", "common_with", "tokens"}
+REUSED = {"end_of", "line_below", "anchor_below", "some_line_below", "some_anchor_below",
+          "common_with", "tokens"}
 _EXPECT_OF = {
     "chat": set(_EXPECT) - {"json"},
     "complete": set(_EXPECT) - {"json", "aligned"},
@@ -66,6 +67,9 @@ WHO = {"engine", "cachesvc", "gateway", "all"}
 SIGNALS = {"TERM", "KILL", "STOP", "CONT"}
 MIN_DISK_MB, MAX_DISK_MB = 16, 4096
 CACHE_MODES = {"default", "bypass", "read_only"}
+# When a client goes away: of an answer's pieces; of the engine's prefill; when a
+# metric is so large; when it has all of an answer that stands still.
+CANCEL_WHEN = ("after_tokens", "at_prefill_tokens", "at_metric", "when_held")
 
 
 class SchemaError(Exception):
@@ -144,7 +148,8 @@ def _check_step(step: Any, place: str, ids: set[str]) -> None:
 def _check_generation(step: dict, op: str, place: str, ids: set[str]) -> None:
     _one_of(step.get("cache", "default"), CACHE_MODES, f"{place}.cache")
     if isinstance(step.get("answer"), dict):
-        _fields(step["answer"], {"text": str, "reasoning": str, "tool_calls": list, "ids": list},
+        _fields(step["answer"], {"text": str, "reasoning": str, "tool_calls": list, "ids": list,
+                                 "hold": bool},
                 f"{place}.answer")
     cold = step.get("expect", {}).get("same_as_cold")
     if cold and step.get("params", {}).get("temperature", 0) and "seed" not in step["params"]:
@@ -190,15 +195,23 @@ def as_client_list(step: dict) -> list[str]:
 
 
 def _check_cancel(step: dict, place: str, ids: set[str]) -> None:
-    when = [k for k in ("after_tokens", "after_ms", "at_prefill_tokens") if k in step]
+    when = [k for k in CANCEL_WHEN if k in step]
     if len(when) != 1:
-        raise SchemaError(f"{place}: cancel takes one of after_tokens, after_ms, at_prefill_tokens")
+        raise SchemaError(f"{place}: cancel takes one of {', '.join(CANCEL_WHEN)}")
+    if "at_metric" in step:
+        _fields(step["at_metric"], {"metric": str, "min": _NUMBER}, f"{place}.at_metric")
+        _require(step["at_metric"], ("metric", "min"), f"{place}.at_metric")
+    if "reset" in step and not {"after_tokens", "when_held"} & set(step):
+        raise SchemaError(f"{place}: reset goes with after_tokens and when_held")
     request = step["request"]
     _fields(request, _CHAT, f"{place}.request")
     _require(request, ("messages",), f"{place}.request")
-    if request.get("stream") is False and when == ["after_tokens"]:
-        raise SchemaError(f"{place}: after_tokens needs a stream")
+    if request.get("stream") is False and when[0] in ("after_tokens", "when_held"):
+        raise SchemaError(f"{place}: {when[0]} needs a stream")
     _check_generation(request, "chat", f"{place}.request", ids)
+    answer = request.get("answer")
+    if "when_held" in step and (not isinstance(answer, dict) or set(answer) != {"text", "hold"}):
+        raise SchemaError(f"{place}: when_held needs a request with an answer of text and hold")
 
 
 def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
@@ -218,8 +231,8 @@ def _check_expect(expect: dict, op: str, place: str, ids: set[str]) -> None:
 
 
 def _check_reused(rule: dict, place: str, ids: set[str]) -> None:
-    _fields(rule, {"end_of": str, "line_below": str, "anchor_below": str, "common_with": str,
-                   "tokens": int, "short_by": int}, place)
+    _fields(rule, {name: int if name == "tokens" else str for name in REUSED} | {"short_by": int},
+            place)
     named = REUSED & set(rule)
     if len(named) != 1 or ("short_by" in rule) != ("common_with" in rule):
         raise SchemaError(f"{place}: one of {', '.join(sorted(REUSED))}; short_by goes with "

@@ -13,7 +13,7 @@ from .. import paths
 OPENCODE_VERSION = "1.18.33"
 RUN_DEADLINE_S = 180
 CONTEXT_TOKENS = 65536
-OUTPUT_TOKENS = 16384  # so that a long answer still runs when its user cancels it
+OUTPUT_TOKENS = 16384
 PROVIDER = "holdfast"
 # Nothing is fetched, shared or updated: the runs are offline.
 _OFF = ("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_SHARE",

@@ -11,11 +11,12 @@ from ..daemons import Daemons
 from . import answers
 from .answers import call, turn
 from .opencode import Opencode, Run
-from .recorder import Exchange, Recorder
+from .recorder import Exchange, Recorder, answer_so_far
 
-CANCEL_AFTER_BYTES = 2000
 CANCEL_DEADLINE_S = 60
-LONG_ANSWER = "Line after line of an explanation that nobody wants to read to its end.\n" * 400
+# It stands still behind this until its client goes away, so that whoever cancels
+# it has all that was forwarded, however long that takes.
+HELD_ANSWER = "Line after line of an explanation that nobody wants to read to its end.\n" * 8 + "It"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Session:
                   {"tool_calls": [call("bash", command="python3 greet.py Ada",
                                        description="Runs the program")]},
                   {"reasoning": "It greets.", "text": "It is written, and it runs."}),
-            *turn("explain everything", {"text": LONG_ANSWER}),
+            *turn("explain everything", {"text": HELD_ANSWER, "hold": True}),
             *turn("never mind, count",
                   {"reasoning": "Lines, then words.",
                    "tool_calls": [call("bash", command="wc -l greet.py",
@@ -125,24 +126,24 @@ class Session:
             self.problems.append(f"{message}: no tool put out {output!r}: {ran}")
 
     def _cancelled(self, message: str, *flags: str) -> None:
-        """The user presses Ctrl-C while the answer streams."""
-        streams, seen = threading.Event(), [0]
+        """The user presses Ctrl-C when all is there that comes."""
+        stands = threading.Event()
 
-        def on_bytes(_: Exchange) -> None:
-            seen[0] += 1
-            if seen[0] > 20:
-                streams.set()
+        def on_bytes(_: Exchange, got: bytes) -> None:
+            if answer_so_far(got).content.endswith(HELD_ANSWER):
+                stands.set()
 
         self._recorder.hook(on_bytes=on_bytes)
         process = self._opencode.start(message, *flags)
-        began = streams.wait(CANCEL_DEADLINE_S)
+        came = stands.wait(CANCEL_DEADLINE_S)
         self._opencode.cancel(process)
         run = self._opencode.wait(process)
         self._recorder.hook()
         self._recorder.wait_idle()
         self.logs.append(run.log)
-        if not began:
-            self.problems.append(f"{message}: no answer came")
+        if not came:
+            self.problems.append(f"{message}: its answer did not come within "
+                                 f"{CANCEL_DEADLINE_S} s")
         last = self._recorder.exchanges()[-1]
         self._expect(f"{message}: the client closed its connection", last.client_gone, True)
         self.events.append(Event(last.number + 1, "the run before was cancelled"))

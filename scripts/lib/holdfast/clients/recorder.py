@@ -51,7 +51,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._exchanges: list[Exchange] = []
         self._before: Optional[Callable[[Exchange], None]] = None
-        self._on_bytes: Optional[Callable[[Exchange], None]] = None
+        self._on_bytes: Optional[Callable[[Exchange, bytes], None]] = None
         self._in_flight = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(POLL_S)
@@ -68,9 +68,10 @@ class Recorder:
             return list(self._exchanges)
 
     def hook(self, before: Optional[Callable[[Exchange], None]] = None,
-             on_bytes: Optional[Callable[[Exchange], None]] = None) -> None:
+             on_bytes: Optional[Callable[[Exchange, bytes], None]] = None) -> None:
         """`before` runs ahead of every request that follows, which waits for
-        it; `on_bytes` after each piece of an answer was passed on."""
+        it; `on_bytes`, with all bytes of the answer so far, after each piece of
+        it was passed on."""
         with self._lock:
             self._before, self._on_bytes = before, on_bytes
 
@@ -173,8 +174,15 @@ class Recorder:
                 with self._lock:
                     on_bytes = self._on_bytes
                 if on_bytes:
-                    on_bytes(exchange)
+                    on_bytes(exchange, bytes(got))
         return bytes(got)
+
+
+def answer_so_far(got: bytes) -> Answer:
+    """What a client has of an answer when these bytes of it came."""
+    exchange = Exchange(0, "", {}, {}, 0)
+    _read_answer(exchange, got)
+    return exchange.answer
 
 
 def _more(client: socket.socket) -> bool:

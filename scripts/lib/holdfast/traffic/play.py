@@ -18,7 +18,7 @@ from .floor import Floor, Part
 
 MAX_TOKENS = 2000
 WRITER_DEADLINE_S = 60
-LEASES = "holdfast_leases"
+UNDER_WAY = ("holdfast_leases", "holdfast_records_under_way")
 PARAMS = {"temperature": 0, "max_tokens": MAX_TOKENS,
           "chat_template_kwargs": {"enable_thinking": True}}
 
@@ -163,7 +163,7 @@ class Player:
 
     def _wait_writer_idle(self) -> None:
         end = time.monotonic() + WRITER_DEADLINE_S
-        while self._daemons.client.metrics().value(LEASES) > 0:
+        while any(self._daemons.client.metrics().value(name) > 0 for name in UNDER_WAY):
             if time.monotonic() > end:
                 raise RuntimeError(f"stores were not done within {WRITER_DEADLINE_S} s")
             time.sleep(0.02)
