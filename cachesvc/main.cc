@@ -27,6 +27,8 @@ constexpr int kExitFailed = 1;
 constexpr milliseconds kTick{2000};
 // Between two looks for a second signal during a drain.
 constexpr milliseconds kDrainTick{100};
+// An engine that got its signal at the same moment has this much longer.
+constexpr milliseconds kDrainSlack{5000};
 
 std::string StatusLine(const Server& server) {
   const auto peer = server.state().peer;
@@ -50,7 +52,8 @@ void ServeUntilSignal(Server& server, SignalWaiter& signals) {
 void Drain(Server& server, SignalWaiter& signals) {
   server.BeginDrain();
   const auto start = steady_clock::now();
-  const auto deadline = start + deadlines::Drain(server.pool_bytes());
+  const auto deadline =
+      start + deadlines::Drain(server.pool_bytes()) + kDrainSlack;
   bool detached = server.WaitDetached(milliseconds(0));
   if (!detached) spdlog::info("draining: {}", StatusLine(server));
   while (!detached && steady_clock::now() < deadline) {

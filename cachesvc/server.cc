@@ -1,5 +1,6 @@
 #include "cachesvc/server.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -98,6 +99,16 @@ absl::Status Server::StartGrpc() {
   if (grpc_ == nullptr || bound == 0)
     return absl::UnavailableError(fmt::format("listen on {}", path));
   return absl::OkStatus();
+}
+
+std::uint64_t Server::pool_bytes() const {
+  const auto peer = state().peer;
+  if (!peer) return 0;
+  const auto layout = layouts_.Get(peer->epoch);
+  // It comes from another process.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  return peer->pool_bytes +
+         std::min(layout ? layout->device_pool_bytes : 0, kMost);
 }
 
 void Server::BeginDrain() {

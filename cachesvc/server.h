@@ -40,10 +40,9 @@ class Server {
   // First step of a stop: health says NOT_SERVING, new engines are refused, the
   // attached one is served on.
   void BeginDrain();
-  std::uint64_t pool_bytes() const {
-    const auto peer = state().peer;
-    return peer ? peer->pool_bytes : 0;
-  }
+  // What the attached engine's planned stop may have to write, wherever its
+  // rows lie.
+  std::uint64_t pool_bytes() const;
   // Waits at most `deadline` for the engine to detach; true when none is.
   bool WaitDetached(std::chrono::milliseconds deadline) const {
     return attach_->WaitDetached(deadline);

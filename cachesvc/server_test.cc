@@ -156,6 +156,16 @@ TEST_F(ServerTest, AShortPromptIsLookedUp) {
   EXPECT_EQ(response.candidates_size(), 0);
 }
 
+TEST_F(ServerTest, AStopWaitsForWhatLiesOnADeviceToo) {
+  attach::RawPeer engine(attach::AttachSocketPath(dir_.path()));
+  v1::AnnounceLayoutRequest request = Layout(Attach(engine));
+  EXPECT_EQ(server_->pool_bytes(), pool_.bytes());
+  // Refused: there is no mapper.
+  request.mutable_device_pool()->set_bytes(std::uint64_t{30} << 30);
+  ASSERT_TRUE(Announce(request).ok());
+  EXPECT_EQ(server_->pool_bytes(), pool_.bytes() + (std::uint64_t{30} << 30));
+}
+
 TEST_F(ServerTest, OtherEpochsAreRefused) {
   EXPECT_EQ(Announce(Layout(5)).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);

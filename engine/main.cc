@@ -81,15 +81,17 @@ bool ServeUntilSignal(LoadedEngine& engine, SignalWaiter& signals) {
 }
 
 // A second signal cuts the drain short.
-void Drain(Scheduler& scheduler, std::uint64_t bytes_to_write,
+void Drain(Scheduler& scheduler, std::uint64_t pool_bytes,
            SignalWaiter& signals) {
   auto done = std::make_shared<std::promise<Scheduler::DrainResult>>();
   auto drained = done->get_future();
-  scheduler.Drain(deadlines::Drain(bytes_to_write),
+  const milliseconds spill = SpillTime(pool_bytes);
+  scheduler.Drain(deadlines::Drain(pool_bytes) - spill, spill,
                   [done](Scheduler::DrainResult r) { done->set_value(r); });
   while (drained.wait_for(milliseconds(0)) != std::future_status::ready) {
     if (signals.Wait(milliseconds(20))) {
-      scheduler.Drain(milliseconds(0), [](Scheduler::DrainResult) {});
+      scheduler.Drain(milliseconds(0), milliseconds(0),
+                      [](Scheduler::DrainResult) {});
     }
     NotifyWatchdog();
   }

@@ -23,6 +23,8 @@ struct AnnouncedLayout {
   std::uint32_t lease_slots = 0;
   // Behind block_count, the blocks of a pool on a device that is mapped.
   std::uint64_t device_block_count = 0;
+  // Of the pool on a device, mapped or not; 0: none was offered.
+  std::uint64_t device_pool_bytes = 0;
 };
 
 // OK when every block lies inside a pool of `pool_bytes` and every row inside

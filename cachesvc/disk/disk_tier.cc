@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(
     spdlog::error("disk ledger: {}", error);
   }
   std::unique_ptr<DiskTier> tier(new DiskTier(options, *std::move(opened)));
+  tier->LogWhetherItWrites();
   if (tier->costs_.drive() == 0) tier->MeasureDrive();
   tier->maintainer_ = std::thread([raw = tier.get()] { raw->MaintainLoop(); });
   return tier;
@@ -101,10 +102,23 @@ void DiskTier::MeasureDrive() {
   costs_.PutDrive(*rate);
 }
 
+void DiskTier::LogWhetherItWrites() {
+  std::string reason = store().Use().not_writing;
+  if (reason.empty() != logged_not_writing_.empty()) {
+    if (reason.empty()) {
+      spdlog::info("disk is written to again");
+    } else {
+      spdlog::warn("disk serves and is not written to: {}", reason);
+    }
+  }
+  logged_not_writing_ = std::move(reason);
+}
+
 void DiskTier::MaintainLoop() {
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kMaintain, [this] { return stopping_; })) {
     lock.unlock();
+    LogWhetherItWrites();
     absl::Status status = store().Maintain();
     if (status.ok()) {
       status = lines_.Prune(store().limits().ttl_s, kMostLines).status();
@@ -116,18 +130,15 @@ void DiskTier::MaintainLoop() {
   }
 }
 
-void DiskTier::Attached(const Sha256Digest& fingerprint) {
+void DiskTier::Attached(const Sha256Digest& fingerprint,
+                        std::uint32_t engine_pid) {
   store().SetAttached(fingerprint);
-  auto taken = store().TakeResidents(fingerprint);
-  if (!taken.ok()) {
-    spdlog::warn("nothing is read back: {}", taken.status().ToString());
-  }
   const StoreUse use = store().Use();
   const std::lock_guard lock(mutex_);
   foreign_ = use.foreign_manifests > 0 &&
              use.foreign_manifests == use.anchors + use.sessions;
   residents_.clear();
-  to_read_back_ = taken.ok() ? *std::move(taken) : std::vector<FileKey>();
+  heirs_.try_emplace(fingerprint, engine_pid);
 }
 
 absl::StatusOr<std::size_t> DiskTier::Drained(const Sha256Digest& fingerprint) {
@@ -136,19 +147,25 @@ absl::StatusOr<std::size_t> DiskTier::Drained(const Sha256Digest& fingerprint) {
     const std::lock_guard lock(mutex_);
     residents = std::exchange(residents_, {});
   }
-  if (residents.empty()) return residents.size();
+  // None too: what an earlier stop left, and nobody asked for, is older.
   if (auto s = store().SetResidents(fingerprint, residents); !s.ok()) return s;
+  const std::lock_guard lock(mutex_);
+  heirs_.erase(fingerprint);
   return residents.size();
 }
 
-std::vector<StoredResident> DiskTier::TakeResidents() {
-  std::vector<FileKey> keys;
+absl::StatusOr<std::vector<StoredResident>> DiskTier::TakeResidents(
+    const Sha256Digest& fingerprint, std::uint32_t engine_pid,
+    Deadline deadline) {
+  const auto keys = store().TakeResidents(fingerprint, deadline);
+  if (!keys.ok()) return keys.status();
+  std::vector<StoredResident> residents;
   {
     const std::lock_guard lock(mutex_);
-    keys = std::exchange(to_read_back_, {});
+    const auto heir = heirs_.find(fingerprint);
+    if (heir == heirs_.end() || heir->second != engine_pid) return residents;
   }
-  std::vector<StoredResident> residents;
-  for (const FileKey& key : keys) {
+  for (const FileKey& key : *keys) {
     const auto info = store().ShowManifest(key);
     if (!info || !Offers(info->kind)) continue;
     auto meta = store().ReadManifest(key, steady_clock::now() + kReadMeta);

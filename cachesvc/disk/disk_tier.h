@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -90,14 +91,19 @@ class DiskTier {
       const DiskOptions& options, std::span<std::byte> staging);
   ~DiskTier();
 
-  // An engine of that fingerprint has attached. Whatever ends it, what its
-  // predecessor left to be read back is not offered to a third one.
-  void Attached(const Sha256Digest& fingerprint);
+  // An engine of that fingerprint has attached, or the same process again.
+  // Waits for nothing.
+  void Attached(const Sha256Digest& fingerprint, std::uint32_t engine_pid);
   // The attached engine's planned stop has ended: the sessions that it stored
   // as resident are what the next one reads back. Returns how many.
   absl::StatusOr<std::size_t> Drained(const Sha256Digest& fingerprint);
   // What the predecessor of the attached engine left, stored first first; once.
-  std::vector<StoredResident> TakeResidents();
+  // Whatever ends that engine, a third one is not offered it, whether it was
+  // asked for or not. DeadlineExceeded: the store was busy until then, and has
+  // them still.
+  absl::StatusOr<std::vector<StoredResident>> TakeResidents(
+      const Sha256Digest& fingerprint, std::uint32_t engine_pid,
+      Deadline deadline);
 
   DiskLookup Lookup(const LookupRequest& request);
   // Lines that get an anchor, ascending; counts those that will be forwarded.
@@ -127,6 +133,8 @@ class DiskTier {
   // A new install's: later ones know it from the index.
   void MeasureDrive();
   void MaintainLoop();
+  // When that has changed. On the maintainer, and before it starts.
+  void LogWhetherItWrites();
   DiskUse& UseOf(FileKind kind) {
     return use_[kind == FileKind::kSession ? 1 : 0];
   }
@@ -149,11 +157,14 @@ class DiskTier {
   std::condition_variable stop_;
   bool stopping_ = false;  // guarded by mutex_
   bool foreign_ = false;   // guarded by mutex_
-  // Of the attached engine: what it stored as resident, in that order, and
-  // what it may read back. Guarded by mutex_.
+  // Of the attached engine: what it stored as resident, in that order. Guarded
+  // by mutex_.
   std::vector<FileKey> residents_;
-  std::vector<FileKey> to_read_back_;
-  std::array<DiskUse, 2> use_;  // guarded by mutex_
+  // The first process of each model that attached since its last planned stop:
+  // what that left is for it alone. Guarded by mutex_.
+  std::map<Sha256Digest, std::uint32_t> heirs_;
+  std::array<DiskUse, 2> use_;      // guarded by mutex_
+  std::string logged_not_writing_;  // the maintainer's
   std::thread maintainer_;
 };
 

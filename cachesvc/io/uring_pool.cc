@@ -132,7 +132,6 @@ class UringPool final : public IoPool {
 
   // Hands requests to the kernel up to the depth. mutex_ is held.
   void Fill() {
-    bool any = false;
     while (!stop_ && in_flight_ < depth_ && !queue_.empty()) {
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
       if (sqe == nullptr) break;
@@ -141,12 +140,13 @@ class UringPool final : public IoPool {
       Prepare(sqe, *transfer);
       io_uring_sqe_set_data(sqe, transfer);
       ++in_flight_;
-      any = true;
     }
-    // What a kernel short of memory does not take stays in the ring; the next
-    // call submits it, and whoever waits has a deadline.
-    for (int i = 0; any && i < kSubmitTries; ++i) {
+    // What the kernel did not take stays in the ring, also that of an earlier
+    // call: it may take a part alone. What a kernel short of memory still
+    // leaves there the next call submits, and whoever waits has a deadline.
+    for (int i = 0; io_uring_sq_ready(&ring_) > 0 && i < kSubmitTries; ++i) {
       const int taken = io_uring_submit(&ring_);
+      if (taken > 0) continue;
       if (taken != -EAGAIN && taken != -EINTR) break;
       std::this_thread::yield();
     }

@@ -1,7 +1,9 @@
 #include "cachesvc/restore/restore_book.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 #include "fmt/format.h"
@@ -48,6 +50,13 @@ class RestoreBook::Active {
     return stale;
   }
 
+  // Whether nobody waits for it any more. A slot that is lent comes back by the
+  // engine's answer alone: it may still copy out of it.
+  bool Forgotten(Deadline now) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    return lock.owns_lock() && now >= deadline_ && lent_.empty();
+  }
+
   absl::StatusOr<HandedPieces> Next() {
     const std::lock_guard lock(mutex_);
     if (auto s = StartReads(); !s.ok()) return s;
@@ -77,8 +86,16 @@ class RestoreBook::Active {
     StagingSlots::SlotRef slot;
   };
 
+  // Others find slots, however far this one could read ahead.
+  bool MayTake() const {
+    const std::size_t share = std::max<std::size_t>(1, slots_.slots() / 4);
+    return reading_.size() + lent_.size() < share ||
+           slots_.slots() - slots_.used() > share;
+  }
+
   absl::Status StartReads() {
     while (next_ < wanted_.size()) {
+      if (!reading_.empty() && !MayTake()) return absl::OkStatus();
       StagingSlots::SlotRef slot = slots_.TryTake();
       if (slot == nullptr && reading_.empty()) {
         // Reads of a restore that was given up may hold them a little longer.
@@ -135,7 +152,19 @@ absl::StatusOr<std::uint64_t> RestoreBook::Begin(
     std::unique_ptr<PieceSource> source, const RestoreStart& start) {
   auto active = std::make_shared<Active>(std::move(source), start, slots_);
   const std::uint64_t bytes = active->bytes();
+  std::vector<std::shared_ptr<Active>> ended;  // destroyed outside the lock
   const std::lock_guard lock(mutex_);
+  if (start.attach != attach_) {
+    return absl::FailedPreconditionError(
+        fmt::format("restore {}: its attach has ended", start.id));
+  }
+  if (const auto at = std::ranges::find(ended_early_, start.id);
+      at != ended_early_.end()) {
+    ended_early_.erase(at);
+    return absl::CancelledError(
+        fmt::format("restore {} was given up", start.id));
+  }
+  Reap(ended);
   if (active_.contains(start.id)) {
     return absl::AlreadyExistsError(
         fmt::format("restore {} is under way", start.id));
@@ -172,15 +201,33 @@ void RestoreBook::End(std::span<const std::uint64_t> ids) {
   const std::lock_guard lock(mutex_);
   for (const std::uint64_t id : ids) {
     const auto at = active_.find(id);
-    if (at == active_.end()) continue;
+    if (at == active_.end()) {
+      ended_early_.push_back(id);
+      continue;
+    }
     ended.push_back(std::move(at->second));
     active_.erase(at);
   }
+  while (ended_early_.size() > kMostEndedEarly) ended_early_.pop_front();
 }
 
-void RestoreBook::Clear() {
+void RestoreBook::Reap(std::vector<std::shared_ptr<Active>>& ended) {
+  const auto now = std::chrono::steady_clock::now();
+  for (auto it = active_.begin(); it != active_.end();) {
+    const auto next = std::next(it);
+    if (it->second->Forgotten(now)) {
+      ended.push_back(std::move(it->second));
+      active_.erase(it);
+    }
+    it = next;
+  }
+}
+
+void RestoreBook::Clear(std::uint64_t attach) {
   std::map<std::uint64_t, std::shared_ptr<Active>> ended;
   const std::lock_guard lock(mutex_);
+  attach_ = attach;
+  ended_early_.clear();
   ended.swap(active_);
 }
 

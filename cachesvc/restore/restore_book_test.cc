@@ -262,6 +262,79 @@ TEST_F(RestoreBookTest, RestoresAreBoundedAndNamedOnce) {
   EXPECT_EQ(book_->live(), 0u);
 }
 
+TEST_F(RestoreBookTest, OneThatEndedBeforeItBeganDoesNotBegin) {
+  const auto anchor = MakeAnchor(PromptIds(512, 1, 512));
+  const FileKey key = Write(*anchor);
+  for (int i = 0; i < 20; ++i) {
+    book_->End(std::vector<std::uint64_t>{id_ + 1});
+    EXPECT_EQ(Begin({*anchor, key, 512}).status().code(),
+              absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(book_->live(), 0u);
+  // Another attach's ids are others.
+  book_->End(std::vector<std::uint64_t>{id_ + 1});
+  book_->Clear();
+  EXPECT_TRUE(Begin({*anchor, key, 512}).ok());
+}
+
+TEST_F(RestoreBookTest, OneOfAnAttachThatHasEndedDoesNotBegin) {
+  const auto anchor = MakeAnchor(PromptIds(512, 1, 512));
+  const FileKey key = Write(*anchor);
+  book_->Clear(/*attach=*/7);
+  EXPECT_EQ(Begin({*anchor, key, 512}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(book_->live(), 0u);
+}
+
+// But for those whose slots the engine may still copy out of.
+TEST_F(RestoreBookTest, ForgottenOnesGoAtTheirDeadline) {
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->spec.layout = testing::WorldLayout();
+  for (int i = 0; i < 2; ++i) {
+    snapshot->blocks.emplace_back(snapshot->spec.layout.BlockBytes());
+  }
+  snapshot->spec.states.push_back({512});
+  snapshot->states.emplace_back(StateBytes(snapshot->spec.layout));
+  const auto begin = [&](Deadline deadline) {
+    auto source = SnapshotSource::Make(snapshot, 512);
+    EXPECT_TRUE(source.ok());
+    RestoreStart start = Next(512);
+    start.deadline = deadline;
+    return book_->Begin(*std::move(source), start).status();
+  };
+  ASSERT_TRUE(begin(Deadline::min()).ok());
+  const auto handed = book_->Next(id_, {});
+  ASSERT_TRUE(handed.ok()) << handed.status();
+  ASSERT_FALSE(handed->pieces.empty());
+  ASSERT_TRUE(begin(Soon()).ok());
+  for (std::size_t i = 0; i < 2 * RestoreBook::kMostRestores; ++i) {
+    ASSERT_TRUE(begin(Deadline::min()).ok());
+    EXPECT_EQ(book_->live(), 3u);
+  }
+}
+
+TEST_F(RestoreBookTest, OneLeavesSlotsForAnother) {
+  const auto anchor = MakeAnchor(PromptIds(8192, 1, 8192));
+  const FileKey key = Write(*anchor);
+  ASSERT_TRUE(Begin({*anchor, key, 8192}).ok());
+  const std::uint64_t first = id_;
+  ASSERT_TRUE(book_->Next(first, {}).ok());
+  EXPECT_EQ(slots_.used(), kSlots - 1);
+  // Without waiting for the first one's.
+  RestoreStart start = Next(8192);
+  start.deadline = Deadline::min();
+  auto source = FileSource::Open(*world_.store,
+                                 {.fingerprint = anchor->write.fingerprint,
+                                  .manifest = key,
+                                  .position = 8192,
+                                  .key_ids = anchor->ids},
+                                 Soon());
+  ASSERT_TRUE(source.ok());
+  ASSERT_TRUE(book_->Begin(*std::move(source), start).ok());
+  (void)book_->Next(id_, {});
+  EXPECT_EQ(slots_.used(), kSlots);
+}
+
 TEST_F(RestoreBookTest, OtherIdsAndDamageHandNothingOver) {
   const auto anchor = MakeAnchor(PromptIds(1024, 1, 1024));
   const FileKey key = Write(*anchor);

@@ -241,6 +241,7 @@ absl::Status CacheService::Announce(const v1::AnnounceLayoutRequest& request,
                peer->pid, layout->model_name, layout->block_count,
                layout->block_bytes);
   if (request.has_device_pool()) {
+    layout->device_pool_bytes = request.device_pool().bytes();
     {
       const auto pass = EnterAnnounce(request.epoch());
       if (!pass.ok()) return pass.status();
@@ -256,8 +257,10 @@ absl::Status CacheService::Announce(const v1::AnnounceLayoutRequest& request,
   }
   layouts_.Put(request.epoch(), *std::move(layout));
   // Slots and restores end with an attach.
-  tiers_.restores.Clear();
-  if (tiers_.disk != nullptr) tiers_.disk->Attached(peer->fingerprint);
+  tiers_.restores.Clear(request.epoch());
+  if (tiers_.disk != nullptr) {
+    tiers_.disk->Attached(peer->fingerprint, peer->pid);
+  }
   if (tiers_.store != nullptr) tiers_.store->DropForeign(peer->fingerprint);
   return absl::OkStatus();
 }
@@ -366,7 +369,8 @@ grpc::Status CacheService::RestoreBegin(grpc::ServerContext*,
   }
   const auto told = std::make_shared<std::uint64_t>(0);
   const auto bytes = tiers_.restores.Begin(
-      *std::move(source), {.id = request->restore_id(),
+      *std::move(source), {.attach = request->epoch(),
+                           .id = request->restore_id(),
                            .position = candidate.position_tokens(),
                            .have_rows = request->have_tokens(),
                            .deadline = deadline,
@@ -503,13 +507,20 @@ grpc::Status CacheService::Drained(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status CacheService::Residents(grpc::ServerContext*,
+grpc::Status CacheService::Residents(grpc::ServerContext* context,
                                      const v1::ResidentsRequest* request,
                                      v1::ResidentsResponse* response) {
   const auto peer = PeerOfEpoch(attach_, request->epoch());
   if (!peer.ok()) return ToGrpcStatus(peer.status());
   if (tiers_.disk == nullptr) return grpc::Status::OK;
-  for (const StoredResident& resident : tiers_.disk->TakeResidents()) {
+  // Told once: not to a client that will have given up.
+  const auto left = std::clamp<std::chrono::system_clock::duration>(
+      context->deadline() - std::chrono::system_clock::now(),
+      std::chrono::seconds(0), deadlines::kControl);
+  const auto residents = tiers_.disk->TakeResidents(
+      peer->fingerprint, peer->pid, steady_clock::now() + left / 2);
+  if (!residents.ok()) return ToGrpcStatus(residents.status());
+  for (const StoredResident& resident : *residents) {
     ToProto(resident, response->add_residents());
   }
   return grpc::Status::OK;

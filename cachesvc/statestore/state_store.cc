@@ -1,6 +1,7 @@
 #include "cachesvc/statestore/state_store.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "cachesvc/store/prompt_keys.h"
@@ -47,12 +48,21 @@ absl::Status CheckSpec(const SnapshotSpec& spec) {
   return absl::OkStatus();
 }
 
+// Far from the end of the numbers: they ascend.
+std::uint64_t FirstNumber() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 31) | 1;
+}
+
 }  // namespace
 
 StateStore::Lock::~Lock() {
   const auto erased = std::exchange(store_.erased_, {});
   lock_.unlock();
 }
+
+StateStore::StateStore(const StateStoreOptions& options)
+    : options_(options), next_number_(FirstNumber()) {}
 
 StateStore::Filling::~Filling() {
   if (snapshot_ == nullptr) return;

@@ -97,7 +97,7 @@ struct StoreCandidate {
 // Thread-safe. Nothing here waits.
 class StateStore {
  public:
-  explicit StateStore(const StateStoreOptions& options) : options_(options) {}
+  explicit StateStore(const StateStoreOptions& options);
 
   // A snapshot whose room is made and whose bytes are being copied in. Not
   // visible before Commit(); destroyed without it, the room is given back.
@@ -220,7 +220,9 @@ class StateStore {
   std::unordered_map<PrefixKey, std::vector<StateRef>, PrefixKeyHash> states_;
   std::deque<EndRecord> early_;  // came before their entries; oldest first
   std::vector<std::shared_ptr<const Snapshot>> erased_;  // under this Lock
-  std::uint64_t next_number_ = 1;
+  // An engine may ask for an entry that another process offered: numbers of two
+  // runs differ.
+  std::uint64_t next_number_;
   StateStoreStats stats_;
 };
 

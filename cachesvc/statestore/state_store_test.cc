@@ -257,5 +257,17 @@ TEST_F(StateStoreTest, GivesMemoryBackAndForgetsOtherModels) {
   EXPECT_EQ(store_.Free(1), 0u);
 }
 
+// An engine may ask one run of the service for what another offered.
+TEST_F(StateStoreTest, NumbersOfTwoRunsDiffer) {
+  StateStore other({5 * Bytes(2), 3 * Bytes(2)});
+  Put(Spec(EntryKind::kSession, Ids(1, 512)));
+  auto filling = other.Begin(Spec(EntryKind::kSession, Ids(1, 512)));
+  ASSERT_TRUE(filling.ok());
+  (*filling)->Commit();
+  const std::uint64_t number = store_.List().at(0).entry;
+  EXPECT_NE(other.List().at(0).entry, number);
+  EXPECT_EQ(other.Take(number, 512, Ids(1, 512)), nullptr);
+}
+
 }  // namespace
 }  // namespace holdfast::cachesvc

@@ -23,6 +23,7 @@ bool Catalog::AddChunk(const ChunkRow& row) {
   const auto [it, added] = chunks_.try_emplace(row.file_key);
   if (!added) return false;
   it->second.row = row;
+  it->second.generation = next_generation_++;
   spill_bytes_ += row.file_bytes;
   return true;
 }
@@ -56,7 +57,8 @@ bool Catalog::AddManifest(const ManifestRow& row, std::uint64_t hits,
       row.file_bytes;
   IndexStates(id, row, true);
   if (row.kind == FileKind::kSession) sessions_[row.session_id].push_back(id);
-  manifests_[id] = {row, hits, std::max(last_used_s, row.created_s), pinned};
+  manifests_[id] = {row, next_generation_++, hits,
+                    std::max(last_used_s, row.created_s), pinned};
   return true;
 }
 
@@ -159,7 +161,20 @@ std::vector<DroppedFile> Catalog::RemoveUnreferenced() {
   return dropped;
 }
 
-void Catalog::Clear() { *this = Catalog(); }
+void Catalog::Clear() {
+  const std::uint64_t next = next_generation_;
+  *this = Catalog();
+  next_generation_ = next;
+}
+
+std::uint64_t Catalog::Generation(FileKind kind, const FileKey& key) const {
+  if (kind == FileKind::kChunk) {
+    const CatalogChunk* chunk = FindChunk(key);
+    return chunk == nullptr ? 0 : chunk->generation;
+  }
+  const CatalogManifest* manifest = FindManifest(key);
+  return manifest == nullptr ? 0 : manifest->generation;
+}
 
 void Catalog::Pend(std::span<const FileKey> keys) {
   for (const FileKey& key : keys) {

@@ -18,6 +18,8 @@ namespace holdfast::cachesvc {
 
 struct CatalogChunk {
   ChunkRow row;
+  // Of this file: another one under the same name has a higher number.
+  std::uint64_t generation = 0;
   std::vector<std::uint32_t> users;  // manifests, by their number here
   std::uint32_t anchor_users = 0;
   std::uint32_t pending = 0;  // manifests being written that need it
@@ -25,6 +27,7 @@ struct CatalogChunk {
 
 struct CatalogManifest {
   ManifestRow row;
+  std::uint64_t generation = 0;  // as a chunk's
   std::uint64_t hits = 0;
   std::uint64_t last_used_s = 0;
   bool pinned = false;
@@ -64,6 +67,8 @@ class Catalog {
   // Every chunk that no manifest, written or being written, needs.
   std::vector<DroppedFile> RemoveUnreferenced();
   void Clear();
+  // Of the file of that name; 0: there is none.
+  std::uint64_t Generation(FileKind kind, const FileKey& key) const;
 
   // A manifest being written needs these: they stay until Unpend(), which
   // returns those that nothing needs then. Keys without a chunk are skipped.
@@ -130,6 +135,7 @@ class Catalog {
   std::unordered_map<Sha256Digest, std::vector<std::uint32_t>, PrefixKeyHash>
       sessions_;
   std::uint32_t next_id_ = 1;
+  std::uint64_t next_generation_ = 1;  // grows over Clear() too
   std::uint64_t disk_bytes_ = 0;
   std::uint64_t spill_bytes_ = 0;
 };

@@ -134,7 +134,16 @@ StoreCounters ChunkStore::counters() const {
   return counters_;
 }
 
+std::string ChunkStore::FloorReached(std::uint64_t free,
+                                     std::uint64_t bytes) const {
+  if (free >= bytes && free - bytes >= limits_.free_floor_bytes) return "";
+  return fmt::format(
+      "{} bytes are free on the file system of {}; {} must stay free", free,
+      options_.folder, limits_.free_floor_bytes);
+}
+
 StoreUse ChunkStore::Use() const {
+  const auto free = parts_.fs.FreeBytes(options_.folder);
   const std::lock_guard lock(mutex_);
   StoreUse use;
   use.disk_bytes = catalog_.disk_bytes();
@@ -148,7 +157,9 @@ StoreUse ChunkStore::Use() const {
     use.foreign_manifests += manifest.row.fingerprint != attached_;
   });
   use.ledger_bytes = ledger_bytes_;
-  use.not_writing = not_writing_;
+  // Said before anything was refused, too.
+  use.not_writing = free.ok() ? FloorReached(*free, 0) : "";
+  if (use.not_writing.empty()) use.not_writing = not_writing_;
   return use;
 }
 

@@ -118,8 +118,9 @@ class ChunkStore {
   absl::Status SetResidents(const Sha256Digest& fingerprint,
                             std::span<const FileKey> sessions);
   // The same, once: from then on there are none, also after a crash.
+  // DeadlineExceeded: another change kept the store busy, and they stay.
   absl::StatusOr<std::vector<FileKey>> TakeResidents(
-      const Sha256Digest& fingerprint);
+      const Sha256Digest& fingerprint, Deadline deadline);
   // Over budget afterwards: victims go at once. Persists.
   absl::Status SetLimits(const StoreLimits& limits);
   StoreLimits limits() const;
@@ -140,6 +141,9 @@ class ChunkStore {
   ChunkStore(const StoreParts& parts, StoreOptions options);
   ManifestInfo Describe(const CatalogManifest& manifest) const;
 
+  // Why `bytes` more cannot be written; empty: they can. mutex_ is held.
+  std::string FloorReached(std::uint64_t free, std::uint64_t bytes) const;
+
   Deadline StepDeadline() const;
   std::string Path(FileKind kind, const FileKey& key) const;
   std::string Folder(FileKind kind) const;
@@ -149,6 +153,7 @@ class ChunkStore {
   // chunk_store_write.cc
   absl::Status StageAndPublish(const ManifestWrite& write, Staged& staged);
   absl::Status FindShared(const ManifestWrite& write, Staged& staged);
+  absl::Status KnowOlder(const ManifestWrite& write, Staged& staged);
   // The rows of a chunk in host memory, wherever they lie.
   absl::StatusOr<FetchedRows> RowsOf(const ManifestWrite& write, std::size_t i,
                                      Staged& staged);
@@ -183,8 +188,11 @@ class ChunkStore {
   absl::StatusOr<std::uint64_t> DropChosen(
       const std::function<bool(const CatalogManifest&)>& chosen,
       std::uint64_t StoreCounters::*reason);
-  // A file failed a check (`corrupt`) or is gone.
-  void ReportBad(FileKind kind, const FileKey& key, bool corrupt);
+  // A file failed a check (`corrupt`) or is gone; it is the one of that
+  // generation. Nothing when that has left the catalog: who held it open does
+  // not speak for a newer one of its name.
+  void ReportBad(FileKind kind, const FileKey& key, std::uint64_t generation,
+                 bool corrupt);
 
   absl::Status FlushUse();
   // Forgets all files and looks for them anew. In both gates.

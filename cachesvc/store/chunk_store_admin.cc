@@ -112,6 +112,7 @@ absl::Status ChunkStore::Verify(const FileKey& manifest, bool drop_bad,
   struct Check {
     FileKind kind;
     FileKey file_key;
+    std::uint64_t generation;
     std::uint64_t meta_bytes;
     std::uint64_t file_bytes;
   };
@@ -123,11 +124,12 @@ absl::Status ChunkStore::Verify(const FileKey& manifest, bool drop_bad,
       return absl::NotFoundError("no anchor or session " + ToHex(manifest));
     }
     const ManifestRow& row = found->row;
-    checks.push_back({row.kind, row.file_key, row.meta_bytes, row.file_bytes});
+    checks.push_back({row.kind, row.file_key, found->generation, row.meta_bytes,
+                      row.file_bytes});
     for (const FileKey& key : row.chunks) {
-      const ChunkRow& chunk = catalog_.FindChunk(key)->row;
-      checks.push_back(
-          {FileKind::kChunk, key, chunk.meta_bytes, chunk.file_bytes});
+      const CatalogChunk& chunk = *catalog_.FindChunk(key);
+      checks.push_back({FileKind::kChunk, key, chunk.generation,
+                        chunk.row.meta_bytes, chunk.row.file_bytes});
     }
   }
   for (const Check& check : checks) {
@@ -142,7 +144,8 @@ absl::Status ChunkStore::Verify(const FileKey& manifest, bool drop_bad,
     if (status.ok()) status = VerifyPayload(parts_.pool, *file, deadline);
     if (status.ok()) continue;
     if (drop_bad && (absl::IsDataLoss(status) || absl::IsNotFound(status))) {
-      ReportBad(check.kind, check.file_key, absl::IsDataLoss(status));
+      ReportBad(check.kind, check.file_key, check.generation,
+                absl::IsDataLoss(status));
     }
     return status;
   }

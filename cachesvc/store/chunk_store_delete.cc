@@ -161,10 +161,12 @@ absl::StatusOr<std::uint64_t> ChunkStore::DropChosen(
   return keys.size();
 }
 
-void ChunkStore::ReportBad(FileKind kind, const FileKey& key, bool corrupt) {
+void ChunkStore::ReportBad(FileKind kind, const FileKey& key,
+                           std::uint64_t generation, bool corrupt) {
   {
     // Invisible at once; the rest may take its time.
     const std::lock_guard lock(mutex_);
+    if (catalog_.Generation(kind, key) != generation) return;
     ++(corrupt ? counters_.corrupt_files : counters_.missing_files);
     const auto dropped = kind == FileKind::kChunk
                              ? catalog_.RemoveChunk(key)
@@ -234,12 +236,29 @@ absl::StatusOr<std::uint64_t> ChunkStore::Clear(FileKind kind,
     const std::lock_guard lock(mutex_);
     attached = attached_;
   }
-  return DropChosen(
-      [&](const CatalogManifest& manifest) {
-        return manifest.row.kind == kind &&
-               (!foreign_only || manifest.row.fingerprint != attached);
-      },
+  const auto goes = [&](const ManifestRow& row) {
+    return row.kind == kind && (!foreign_only || row.fingerprint != attached);
+  };
+  if (SweepAgain()) {
+    return absl::FailedPreconditionError(
+        "which files there are is not known: the folders could not be listed");
+  }
+  // What the start has not come to must not come back either.
+  std::vector<DroppedFile> waiting;
+  if (sweep_ != nullptr) {
+    if (foreign_only) {
+      const auto read = sweep_->ReadManifests(kind, StepDeadline());
+      if (!read.ok()) return read;
+    }
+    waiting = sweep_->Take(kind, /*unread=*/!foreign_only, goes);
+    Count(&StoreCounters::cleared, waiting.size());
+  }
+  if (auto s = DeleteFiles(waiting); !s.ok()) return s;
+  const auto gone = DropChosen(
+      [&](const CatalogManifest& manifest) { return goes(manifest.row); },
       &StoreCounters::cleared);
+  if (!gone.ok()) return gone.status();
+  return *gone + waiting.size();
 }
 
 }  // namespace holdfast::cachesvc

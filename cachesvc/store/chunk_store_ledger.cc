@@ -89,8 +89,8 @@ absl::Status ChunkStore::SetResidents(const Sha256Digest& fingerprint,
 }
 
 absl::StatusOr<std::vector<FileKey>> ChunkStore::TakeResidents(
-    const Sha256Digest& fingerprint) {
-  const auto pass = mutation_gate_.Enter(StepDeadline());
+    const Sha256Digest& fingerprint, Deadline deadline) {
+  const auto pass = mutation_gate_.Enter(deadline);
   if (!pass.ok()) return pass.status();
   auto residents = LoadResidents(parts_.index);
   if (!residents.ok()) return residents.status();

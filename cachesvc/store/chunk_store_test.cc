@@ -295,6 +295,18 @@ TEST_F(ChunkStoreTest, BelowTheFloorItServesAndDoesNotWrite) {
   EXPECT_EQ(store().Use().not_writing, "");
 }
 
+TEST_F(ChunkStoreTest, ItSaysSoBeforeAnythingIsRefused) {
+  StoreLimits limits = store().limits();
+  limits.free_floor_bytes = 1'000'000;
+  ASSERT_TRUE(store().SetLimits(limits).ok());
+  EXPECT_EQ(store().Use().not_writing, "");
+  world_.fs.set_free_bytes(999'999);
+  EXPECT_THAT(store().Use().not_writing, HasSubstr("1000000 must stay free"));
+  world_.fs.set_free_bytes(1'000'000);
+  EXPECT_EQ(store().Use().not_writing, "");
+  EXPECT_EQ(store().counters().refused_free_space, 0u);
+}
+
 TEST_F(ChunkStoreTest, ALostLeasePublishesNothing) {
   auto anchor = MakeAnchor(PromptIds(0, 1, 1536));
   int asked = 0;

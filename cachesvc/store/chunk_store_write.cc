@@ -7,6 +7,7 @@
 #include "cachesvc/store/chunk_store.h"
 #include "cachesvc/store/settings.h"
 #include "cachesvc/store/staged.h"
+#include "cachesvc/store/sweep.h"
 #include "fmt/format.h"
 
 namespace holdfast::cachesvc {
@@ -78,10 +79,30 @@ absl::StatusOr<WriteResult> ChunkStore::WriteManifest(
 
 absl::Status ChunkStore::StageAndPublish(const ManifestWrite& write,
                                          Staged& staged) {
+  if (auto s = KnowOlder(write, staged); !s.ok()) return s;
   if (auto s = MakeRoom(write, staged); !s.ok()) return s;
   if (auto s = StageChunks(write, staged); !s.ok()) return s;
   if (auto s = StageManifest(write, staged); !s.ok()) return s;
   return Publish(staged);
+}
+
+// The newest of a session's files has the highest number, also among those that
+// the start has not come to.
+absl::Status ChunkStore::KnowOlder(const ManifestWrite& write, Staged& staged) {
+  if (write.kind != FileKind::kSession) return absl::OkStatus();
+  const Deadline deadline = std::min(write.deadline, StepDeadline());
+  const auto pass = mutation_gate_.Enter(deadline);
+  if (!pass.ok()) return pass.status();
+  if (SweepAgain()) {
+    return absl::FailedPreconditionError(
+        "which older files the session has is not known");
+  }
+  if (sweep_ == nullptr) return absl::OkStatus();
+  if (auto s = sweep_->ReadManifests(FileKind::kSession, deadline); !s.ok()) {
+    return s;
+  }
+  staged.older_sequence = sweep_->NewestSequence(write.session_id);
+  return absl::OkStatus();
 }
 
 // Names every chunk, and holds those that are there.
@@ -141,13 +162,8 @@ absl::Status ChunkStore::MayWrite(std::uint64_t bytes, Staged& staged) {
   const auto free = parts_.fs.FreeBytes(options_.folder);
   if (!free.ok()) return free.status();
   const std::lock_guard lock(mutex_);
-  not_writing_.clear();
-  if (*free >= bytes && *free - bytes >= limits_.free_floor_bytes) {
-    return absl::OkStatus();
-  }
-  not_writing_ = fmt::format(
-      "{} bytes are free on the file system of {}; {} must stay free", *free,
-      options_.folder, limits_.free_floor_bytes);
+  not_writing_ = FloorReached(*free, bytes);
+  if (not_writing_.empty()) return absl::OkStatus();
   ++counters_.refused_free_space;
   staged.counted = true;
   return absl::ResourceExhaustedError(not_writing_);
@@ -304,7 +320,8 @@ absl::Status ChunkStore::StageManifest(const ManifestWrite& write,
     meta.session_key = write.session_key;
     meta.record = write.record;
     const std::lock_guard lock(mutex_);
-    meta.sequence = catalog_.NextSequence(write.session_id);
+    meta.sequence = std::max(catalog_.NextSequence(write.session_id),
+                             staged.older_sequence + 1);
   }
   meta.file_key = FileKeyOf(meta);
   staged.manifest_tmp = TmpPath();
@@ -355,6 +372,7 @@ absl::Status ChunkStore::PublishNames(Staged& staged) {
     chunk.tmp.clear();
     chunk.published = true;
     any = true;
+    if (sweep_ != nullptr) sweep_->Replaced(FileKind::kChunk, chunk.file_key);
     const std::lock_guard lock(mutex_);
     condemned_.erase(chunk.file_key);  // the name stands for a new file now
   }
@@ -372,6 +390,7 @@ absl::Status ChunkStore::PublishNames(Staged& staged) {
   }
   staged.manifest_tmp.clear();
   staged.manifest_published = true;
+  if (sweep_ != nullptr) sweep_->Replaced(meta.kind, meta.file_key);
   {
     const std::lock_guard lock(mutex_);
     condemned_.erase(meta.file_key);
@@ -402,7 +421,7 @@ absl::Status ChunkStore::PublishRows(Staged& staged) {
 // A pin is the conversation's: the file that replaces it has it too.
 bool ChunkStore::OlderIsPinned(const ManifestRow& row) const {
   if (row.kind != FileKind::kSession) return false;
-  bool pinned = false;
+  bool pinned = sweep_ != nullptr && sweep_->HasPinned(row.session_id);
   const std::lock_guard lock(mutex_);
   catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
     pinned |= manifest.pinned && manifest.row.kind == FileKind::kSession &&

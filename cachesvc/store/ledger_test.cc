@@ -142,10 +142,11 @@ TEST_F(LedgerStoreTest, SettingsAndUsesSurviveTheLossOfTheIndex) {
     EXPECT_EQ(store().ShowManifest(anchor_key_)->unused_s, 0u);
     EXPECT_EQ(store().service_clock().Seconds(), seconds);
   }
-  EXPECT_THAT(*store().TakeResidents(Fingerprint("model")),
+  EXPECT_THAT(*store().TakeResidents(Fingerprint("model"), Deadline::max()),
               ElementsAre(session_key_));
   Restart(/*lose_index=*/true);
-  EXPECT_THAT(*store().TakeResidents(Fingerprint("model")), IsEmpty());
+  EXPECT_THAT(*store().TakeResidents(Fingerprint("model"), Deadline::max()),
+              IsEmpty());
   ASSERT_TRUE(store().SetPinned(session_key_, false).ok());
   Restart(/*lose_index=*/true);
   EXPECT_FALSE(store().ShowManifest(session_key_)->pinned);

@@ -33,13 +33,13 @@ absl::Status Restore::OpenFiles(const RestoreRequest& request,
     if (row.fingerprint != request.fingerprint) {
       return absl::FailedPreconditionError("it is of another fingerprint");
     }
-    opened_.push_back(
-        {row.kind, row.file_key, row.meta_bytes, row.file_bytes, nullptr});
+    opened_.push_back({row.kind, row.file_key, found->generation,
+                       row.meta_bytes, row.file_bytes, nullptr});
     for (std::size_t i = 0;
          i < row.chunks.size() && i * row.grid_tokens < request.position; ++i) {
-      const ChunkRow& chunk = store_.catalog_.FindChunk(row.chunks[i])->row;
-      opened_.push_back({FileKind::kChunk, chunk.file_key, chunk.meta_bytes,
-                         chunk.file_bytes, nullptr});
+      const CatalogChunk& chunk = *store_.catalog_.FindChunk(row.chunks[i]);
+      opened_.push_back({FileKind::kChunk, chunk.row.file_key, chunk.generation,
+                         chunk.row.meta_bytes, chunk.row.file_bytes, nullptr});
     }
   }
   for (std::size_t i = 0; i < opened_.size(); ++i) {
@@ -60,19 +60,10 @@ absl::Status Restore::Failed(std::size_t i, absl::Status status) {
   if (absl::IsOutOfRange(status)) {
     status = absl::DataLossError(std::string(status.message()));
   }
-  if (absl::IsDataLoss(status)) {
-    store_.ReportBad(opened_[i].kind, opened_[i].file_key, true);
-  } else if (absl::IsNotFound(status)) {
-    // Evicted since we looked, or removed behind our back.
-    bool still = false;
-    {
-      const std::lock_guard lock(store_.mutex_);
-      still =
-          opened_[i].kind == FileKind::kChunk
-              ? store_.catalog_.FindChunk(opened_[i].file_key) != nullptr
-              : store_.catalog_.FindManifest(opened_[i].file_key) != nullptr;
-    }
-    if (still) store_.ReportBad(opened_[i].kind, opened_[i].file_key, false);
+  // Not found: evicted since we looked, or removed behind our back.
+  if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
+    store_.ReportBad(opened_[i].kind, opened_[i].file_key,
+                     opened_[i].generation, absl::IsDataLoss(status));
   } else {
     store_.Count(&StoreCounters::restore_errors);
   }

@@ -90,6 +90,7 @@ class Restore {
   struct Opened {
     FileKind kind;
     FileKey file_key;
+    std::uint64_t generation;
     std::uint64_t meta_bytes;
     std::uint64_t file_bytes;
     std::shared_ptr<File> file;

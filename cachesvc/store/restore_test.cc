@@ -89,6 +89,38 @@ TEST_F(RestoreTest, AFileOfAnotherNameIsDamage) {
   EXPECT_EQ(store().Use().anchors, 0u);
 }
 
+// Two restores meet the same damage, and the file is written again between.
+TEST_F(RestoreTest, WhoHoldsABadFileDoesNotSpeakForANewOne) {
+  const auto anchor = MakeAnchor(PromptIds(0, 1, 512));
+  const FileKey key = Write(*anchor);
+  RestoreRequest request;
+  request.fingerprint = anchor->write.fingerprint;
+  request.manifest = key;
+  request.position = 512;
+  request.key_ids = anchor->ids;
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto restore = Restore::Open(store(), request, deadline);
+  ASSERT_TRUE(restore.ok()) << restore.status();
+  const FileKey chunk = store().ListChunks().front().file_key;
+  const std::string path = Path(FileKind::kChunk, chunk);
+  world_.fs.FlipBit(path, 8 * (world_.fs.Content(path).size() - 5000));
+  EXPECT_EQ(ReadBack(store(), *anchor, key, 512).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Write(*anchor), key);
+  absl::Status status;
+  for (std::size_t i = 0; status.ok() && i < (*restore)->pieces().size(); ++i) {
+    const auto slot =
+        std::make_shared<AlignedBuffer>((*restore)->pieces()[i].bytes);
+    ASSERT_TRUE((*restore)->StartRead(i, slot->span(), slot).ok());
+    status = (*restore)->FinishRead(i, deadline);
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(Has(key));
+  EXPECT_TRUE(ReadBack(store(), *anchor, key, 512).ok());
+  EXPECT_EQ(store().counters().corrupt_files, 1u);
+}
+
 TEST_F(RestoreTest, OtherKeyIdsAreAMissAndNoDamage) {
   const FileKey key = Write(*MakeAnchor(PromptIds(512, 1, 1024)));
   auto ids = PromptIds(512, 1, 1024);

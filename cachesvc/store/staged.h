@@ -43,8 +43,9 @@ struct ChunkStore::Staged {
   FileMeta manifest;
   std::string manifest_tmp;
   bool manifest_published = false;
-  bool pinned = false;   // as the file that it replaces was
-  bool counted = false;  // its failure
+  std::uint64_t older_sequence = 0;  // of what is not in the catalog yet
+  bool pinned = false;               // as the file that it replaces was
+  bool counted = false;              // its failure
   WriteResult result;
 };
 

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
-#include <unordered_map>
 
 #include "cachesvc/format/names.h"
 #include "cachesvc/store/settings.h"
+#include "fmt/format.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -26,19 +27,9 @@ absl::Status Sweep::Begin() {
   for (const Table table : {Table::kAnchors, Table::kSessions}) {
     if (auto s = ReadManifestRows(table); !s.ok()) return s;
   }
-  // Chunks first: a manifest needs them.
-  for (const auto& [id, bytes] : files_) {
-    orphans_.push_back({id.first, id.second, bytes});
-  }
-  std::stable_sort(
-      orphans_.begin(), orphans_.end(),
-      [](const Orphan& a, const Orphan& b) { return a.kind < b.kind; });
-  files_.clear();
   {
     const std::lock_guard lock(store_.mutex_);
-    for (const Orphan& orphan : orphans_) {
-      store_.unadopted_bytes_ += orphan.bytes;
-    }
+    for (const auto& [id, bytes] : files_) store_.unadopted_bytes_ += bytes;
     for (const Waiting& waiting : waiting_) {
       store_.unadopted_bytes_ += waiting.row.file_bytes;
     }
@@ -172,26 +163,39 @@ bool Sweep::AddManifest(const ManifestRow& row) {
   return store_.catalog_.FindManifest(row.file_key) != nullptr;
 }
 
-void Sweep::Adopt(const Orphan& orphan) {
+void Sweep::AdoptNext() {
+  const auto last = std::prev(files_.end());
+  const auto [id, bytes] = *last;
+  files_.erase(last);
+  {
+    const std::lock_guard lock(store_.mutex_);
+    store_.unadopted_bytes_ -= bytes;
+  }
+  Adopt(id.first, id.second, bytes);
+}
+
+void Sweep::Adopt(FileKind kind, const FileKey& file_key, std::uint64_t bytes) {
   const auto file = OpenCacheFile(store_.parts_.fs, store_.parts_.pool,
-                                  store_.Path(orphan.kind, orphan.file_key), 0,
-                                  orphan.bytes, store_.StepDeadline());
+                                  store_.Path(kind, file_key), 0, bytes,
+                                  store_.StepDeadline());
   if (absl::IsNotFound(file.status())) return;
   // A file that cannot be read now is of no use: it goes like a damaged one.
-  if (!file.ok() || file->meta->file_key != orphan.file_key ||
-      file->meta->kind != orphan.kind) {
+  if (!file.ok() || file->meta->file_key != file_key ||
+      file->meta->kind != kind) {
     ++report_.corrupt_files;
     store_.Count(&StoreCounters::corrupt_files);
-    bad_.push_back({orphan.kind, orphan.file_key, {}, orphan.bytes});
+    bad_.push_back({kind, file_key, {}, bytes});
+    const std::lock_guard lock(store_.mutex_);
+    store_.unadopted_bytes_ += bytes;
     return;
   }
   ++report_.adopted;
   const FileMeta& meta = *file->meta;
-  if (orphan.kind != FileKind::kChunk) {
+  if (kind != FileKind::kChunk) {
     waiting_.push_back(
         {ManifestRowOf(meta, store_.service_clock_->Seconds()), true});
     const std::lock_guard lock(store_.mutex_);
-    store_.unadopted_bytes_ += orphan.bytes;
+    store_.unadopted_bytes_ += bytes;
     return;
   }
   const ChunkRow row = ChunkRowOf(meta);
@@ -210,21 +214,15 @@ absl::Status Sweep::WriteRows() {
 
 absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
   const auto start = store_.parts_.clock.Now();
-  while (!orphans_.empty() && store_.parts_.clock.Now() < limit) {
-    const Orphan orphan = orphans_.front();
-    orphans_.pop_front();
-    {
-      const std::lock_guard lock(store_.mutex_);
-      store_.unadopted_bytes_ -= orphan.bytes;
-    }
-    Adopt(orphan);
+  while (!files_.empty() && store_.parts_.clock.Now() < limit) {
+    AdoptNext();
     if (rows_.ops().size() >= kBatchRows) {
       if (auto s = WriteRows(); !s.ok()) return s;
     }
   }
   absl::Status status = WriteRows();
-  report_.left_for_later = orphans_.size();
-  if (status.ok() && orphans_.empty()) {
+  report_.left_for_later = files_.size();
+  if (status.ok() && files_.empty()) {
     status = Settle();
     done_ = true;
   }
@@ -235,10 +233,88 @@ absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
   return status;
 }
 
+absl::Status Sweep::ReadManifests(FileKind kind, Deadline deadline) {
+  // None of the kind lies behind those before it.
+  while (!files_.empty() && files_.rbegin()->first.first >= kind) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::DeadlineExceededError(fmt::format(
+          "{} files without a row are still to be read", files_.size()));
+    }
+    AdoptNext();
+  }
+  return absl::OkStatus();
+}
+
+std::uint64_t Sweep::NewestSequence(const Sha256Digest& session_id) const {
+  std::uint64_t newest = 0;
+  for (const Waiting& waiting : waiting_) {
+    const ManifestRow& row = waiting.row;
+    if (row.kind == FileKind::kSession && row.session_id == session_id) {
+      newest = std::max(newest, row.sequence);
+    }
+  }
+  return newest;
+}
+
+bool Sweep::HasPinned(const Sha256Digest& session_id) const {
+  return std::ranges::any_of(waiting_, [&](const Waiting& waiting) {
+    const ManifestRow& row = waiting.row;
+    return row.kind == FileKind::kSession && row.session_id == session_id &&
+           pins_.contains(row.file_key);
+  });
+}
+
+void Sweep::Replaced(FileKind kind, const FileKey& file_key) {
+  std::uint64_t bytes = 0;
+  if (const auto it = files_.find({kind, file_key}); it != files_.end()) {
+    bytes += it->second;
+    files_.erase(it);
+  }
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    const ManifestRow& row = waiting.row;
+    if (row.kind != kind || row.file_key != file_key) return false;
+    bytes += row.file_bytes;
+    return true;
+  });
+  std::erase_if(bad_, [&](const DroppedFile& file) {
+    if (file.kind != kind || file.file_key != file_key) return false;
+    bytes += file.bytes;
+    return true;
+  });
+  const std::lock_guard lock(store_.mutex_);
+  store_.unadopted_bytes_ -= bytes;
+}
+
+std::vector<DroppedFile> Sweep::Take(
+    FileKind kind, bool unread,
+    const std::function<bool(const ManifestRow&)>& chosen) {
+  std::vector<DroppedFile> taken;
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    const ManifestRow& row = waiting.row;
+    if (row.kind != kind || !chosen(row)) return false;
+    taken.push_back({kind, row.file_key, row.fingerprint, row.file_bytes});
+    return true;
+  });
+  std::erase_if(files_, [&](const auto& file) {
+    if (!unread || file.first.first != kind) return false;
+    taken.push_back({kind, file.first.second, {}, file.second});
+    return true;
+  });
+  const std::lock_guard lock(store_.mutex_);
+  for (const DroppedFile& file : taken) store_.unadopted_bytes_ -= file.bytes;
+  return taken;
+}
+
 // Everything that could be adopted is: what is still incomplete stays so.
 absl::Status Sweep::Settle() {
   std::vector<DroppedFile> dropped = std::move(bad_);
   bad_.clear();
+  {
+    const std::lock_guard lock(store_.mutex_);
+    for (const DroppedFile& file : dropped) {
+      store_.unadopted_bytes_ -= file.bytes;
+    }
+  }
   for (const Waiting& waiting : waiting_) {
     const ManifestRow& row = waiting.row;
     const bool complete = AddManifest(row);

@@ -5,7 +5,7 @@
 #define HOLDFAST_CACHESVC_STORE_SWEEP_H_
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -29,13 +29,26 @@ class Sweep {
   bool done() const { return done_; }
   const SweepReport& report() const { return report_; }
 
+  // While it is not done the catalog does not know everything, and who decides
+  // by it asks here. All in the mutation gate.
+  //
+  // Reads what is left of sessions or anchors, which then wait for their
+  // chunks. DeadlineExceeded: not all of it until then.
+  absl::Status ReadManifests(FileKind kind, Deadline deadline);
+  // The highest among the files of a session that wait; 0: there is none.
+  std::uint64_t NewestSequence(const Sha256Digest& session_id) const;
+  // Whether one of those is pinned.
+  bool HasPinned(const Sha256Digest& session_id) const;
+  // The name stands for a new file now, which the catalog has.
+  void Replaced(FileKind kind, const FileKey& file_key);
+  // Takes files out of the sweep: those that wait and that `chosen` takes, and,
+  // with `unread`, those of the kind that were not read.
+  std::vector<DroppedFile> Take(
+      FileKind kind, bool unread,
+      const std::function<bool(const ManifestRow&)>& chosen);
+
  private:
   using FileId = std::pair<FileKind, FileKey>;
-  struct Orphan {
-    FileKind kind;
-    FileKey file_key;
-    std::uint64_t bytes;
-  };
 
   absl::Status RemoveTemporaries();
   absl::Status ListFolders();
@@ -46,7 +59,8 @@ class Sweep {
   bool FileOf(FileKind kind, const FileKey& key, std::uint64_t bytes);
   void BadRow(Table table, std::string_view key);
   bool AddManifest(const ManifestRow& row);
-  void Adopt(const Orphan& orphan);
+  void AdoptNext();
+  void Adopt(FileKind kind, const FileKey& file_key, std::uint64_t bytes);
   absl::Status WriteRows();
   absl::Status Settle();
   void KeepNewestSessions(std::vector<DroppedFile>& dropped);
@@ -54,11 +68,12 @@ class Sweep {
   ChunkStore& store_;
   SweepReport report_;
   bool done_ = false;
-  std::map<FileId, std::uint64_t> files_;  // without a row so far
+  // Without a row so far, and how large. Sessions go first, chunks last: what a
+  // session's files are is known early, and they wait in any case.
+  std::map<FileId, std::uint64_t> files_;
   std::map<FileKey, HitRow> use_;
   std::set<FileKey> pins_;
   IndexBatch rows_;  // to be written
-  std::deque<Orphan> orphans_;
   // Manifests that lack a chunk; it may still be adopted. `new_row`: theirs is
   // to be written then.
   struct Waiting {

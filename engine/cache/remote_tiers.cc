@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "engine/cache/call_deadline.h"
@@ -47,11 +48,19 @@ class RemoteRestore final : public TierRestore {
   const std::shared_ptr<RestoreCall> call_;
 };
 
+std::uint64_t FirstRestore() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 31) | 1;
+}
+
 }  // namespace
 
 RemoteTiers::RemoteTiers(const attach::AttachClient& client,
                          std::chrono::milliseconds lookup)
-    : client_(client), lookup_(lookup), stores_(client) {}
+    : client_(client),
+      lookup_(lookup),
+      next_restore_(FirstRestore()),
+      stores_(client) {}
 
 const attach::AttachSession* RemoteTiers::Session() {
   auto now = client_.session();

@@ -48,10 +48,10 @@ class RemoteTiers final : public CacheTiers {
   // Of the engine thread.
   std::shared_ptr<const attach::AttachSession> session_;
   std::unique_ptr<v1::Cache::Stub> stub_;  // of session_
-  std::uint64_t next_restore_ = 1;
-  std::shared_ptr<EndedRestores> ended_;  // of session_
-  Time quiet_until_;                      // nothing is asked before
-  PlannerRates measured_;                 // goes with the next lookup
+  std::uint64_t next_restore_;             // another engine's begin elsewhere
+  std::shared_ptr<EndedRestores> ended_;   // of session_
+  Time quiet_until_;                       // nothing is asked before
+  PlannerRates measured_;                  // goes with the next lookup
 
   RestoreThreads restores_;
   StoreQueue stores_;

@@ -103,12 +103,15 @@ void Scheduler::Cancel(const std::shared_ptr<Job>& job) {
   bell_->Ring();
 }
 
-void Scheduler::Drain(std::chrono::milliseconds deadline,
+void Scheduler::Drain(std::chrono::milliseconds requests,
+                      std::chrono::milliseconds spill,
                       std::function<void(DrainResult)> done) {
   {
     std::lock_guard lock(mutex_);
     draining_ = true;
-    drain_deadline_ = std::min(drain_deadline_, Clock::now() + deadline);
+    const auto end = Clock::now() + requests;
+    drain_deadline_ = std::min(drain_deadline_, end);
+    spill_deadline_ = std::min(spill_deadline_, end + spill);
     drain_waiters_.push_back(std::move(done));
   }
   bell_->Ring();
@@ -287,9 +290,12 @@ void Scheduler::Idle(std::unique_lock<std::mutex>& lock, std::uint64_t rings) {
 
 void Scheduler::AnswerDrains(std::unique_lock<std::mutex>& lock) {
   if (!std::exchange(spilled_, true)) {
-    const auto deadline = drain_deadline_;
     lock.unlock();
-    SpillConversations(*state_, deadline);
+    SpillConversations(*state_, [this] {
+      ++progress_;
+      const std::lock_guard guard(mutex_);
+      return spill_deadline_;
+    });
     lock.lock();
   }
   const auto waiters = std::exchange(drain_waiters_, {});

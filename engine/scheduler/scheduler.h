@@ -53,10 +53,13 @@ class Scheduler final : private RunLoop::Host {
   // step. Both end with OnFinished(kCancelled), a job that has ended
   // already gets nothing.
   void Cancel(const std::shared_ptr<Job>& job);
-  // Refuses new requests from now on; cancels those still there when `deadline`
-  // has passed (the earliest of several calls). `done` is called once, from the
-  // engine thread or in place, when nothing runs and nothing waits.
-  void Drain(std::chrono::milliseconds deadline,
+  // Refuses new requests from now on; cancels those still there when `requests`
+  // has passed. When nothing runs and nothing waits, conversations are stored,
+  // until `spill` more has passed. Of several calls the earliest holds for
+  // either, also under way. Then `done` is called once, from the engine thread
+  // or in place.
+  void Drain(std::chrono::milliseconds requests,
+             std::chrono::milliseconds spill,
              std::function<void(DrainResult)> done);
 
   // Forgets what the pool has cached, before the next request. `done` gets the
@@ -121,6 +124,7 @@ class Scheduler final : private RunLoop::Host {
   bool stopping_ = false;
   bool draining_ = false;
   Clock::time_point drain_deadline_ = Clock::time_point::max();
+  Clock::time_point spill_deadline_ = Clock::time_point::max();
   DrainResult drained_;
   std::vector<std::function<void(DrainResult)>> drain_waiters_;
   std::vector<std::function<void(int)>> clear_waiters_;

@@ -1,5 +1,6 @@
 #include "engine/scheduler/scheduler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "engine/testing/test_engine.h"
+#include "engine/testing/tier_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -22,7 +24,8 @@ constexpr int kBlocks = 8;
 // An engine whose first step waits until the test lets it go on.
 class SchedulerTest : public ::testing::Test {
  protected:
-  void Start(int max_queue, bool debug = true) {
+  void Start(int max_queue, bool debug = true, int seats = 1,
+             bool tiers = false) {
     model_.before_forward = [this](int, int) {
       if (std::exchange(waits_, false)) {
         running_.set_value();
@@ -31,8 +34,19 @@ class SchedulerTest : public ::testing::Test {
       }
     };
     memory_ = AllocateAligned(kBlocks * model_.layout().BlockBytes());
+    auto state = MakeState(model_, backend_, memory_.get(), kBlocks,
+                           FakeTokenizer(), /*max_rows=*/512, /*anchors=*/32,
+                           /*kept=*/{}, seats);
+    if (tiers) {
+      tiers_ = std::make_unique<FakeTiers>(state->pool);
+      tiers_->image_bytes = StateImageBytes(model_.layout());
+      costs_ = *ParsePlannerCosts(kCheapTiers);
+      state->tiering = std::make_unique<Tiering>(
+          *tiers_, *costs_, reinterpret_cast<std::byte*>(leases_.data()),
+          state->pool);
+    }
     scheduler_ = std::make_unique<Scheduler>(
-        MakeState(model_, backend_, memory_.get(), kBlocks, FakeTokenizer()),
+        std::move(state),
         Scheduler::Options{.max_queue = max_queue, .debug = debug});
   }
   struct Submitted {
@@ -59,6 +73,10 @@ class SchedulerTest : public ::testing::Test {
   bool waits_ = true;
   std::promise<void> running_;
   std::promise<void> go_on_;
+  std::unique_ptr<FakeTiers> tiers_;
+  std::unique_ptr<PlannerCosts> costs_;
+  std::vector<std::uint64_t> leases_ =
+      std::vector<std::uint64_t>(kLeaseTableBytes / 8);
   std::unique_ptr<Scheduler> scheduler_;
 };
 
@@ -122,7 +140,7 @@ TEST_F(SchedulerTest, DrainRefusesNewRequestsAndWaitsForTheOthers) {
   const auto first = SubmitAndHold(MakeRequest(SomeIds(100, 1)));
   const auto second = Submit(MakeRequest(SomeIds(100, 2)));
   std::promise<Scheduler::DrainResult> drained;
-  scheduler_->Drain(std::chrono::hours(1),
+  scheduler_->Drain(std::chrono::hours(1), std::chrono::hours(1),
                     [&](auto result) { drained.set_value(result); });
   EXPECT_TRUE(scheduler_->draining());
   const auto refused = Submit(MakeRequest(SomeIds(100, 3)));
@@ -134,7 +152,7 @@ TEST_F(SchedulerTest, DrainRefusesNewRequestsAndWaitsForTheOthers) {
   EXPECT_EQ(result.get().finished, 2);
   EXPECT_EQ(second.sink->result()->reason, FinishReason::kLength);
   std::promise<Scheduler::DrainResult> again;
-  scheduler_->Drain(std::chrono::hours(1),
+  scheduler_->Drain(std::chrono::hours(1), std::chrono::hours(1),
                     [&](auto result) { again.set_value(result); });
   EXPECT_EQ(again.get_future().wait_for(kGiveUp), std::future_status::ready);
 }
@@ -144,7 +162,7 @@ TEST_F(SchedulerTest, DrainCancelsAtItsDeadline) {
   const auto first = SubmitAndHold(MakeRequest(SomeIds(1500, 1)));
   const auto second = Submit(MakeRequest(SomeIds(100, 2)));
   std::promise<Scheduler::DrainResult> drained;
-  scheduler_->Drain(std::chrono::milliseconds(0),
+  scheduler_->Drain(std::chrono::milliseconds(0), std::chrono::milliseconds(0),
                     [&](auto result) { drained.set_value(result); });
   go_on_.set_value();
   auto result = drained.get_future();
@@ -152,6 +170,37 @@ TEST_F(SchedulerTest, DrainCancelsAtItsDeadline) {
   EXPECT_EQ(result.get().cancelled, 2);
   EXPECT_EQ(first.sink->result()->reason, FinishReason::kCancelled);
   EXPECT_EQ(second.sink->result()->reason, FinishReason::kCancelled);
+}
+
+// Whoever runs past the requests' time does not take the conversations' own.
+TEST_F(SchedulerTest, WhatWasResidentIsStoredAfterOthersAreCancelled) {
+  waits_ = false;
+  Start(8, /*debug=*/true, /*seats=*/2, /*tiers=*/true);
+  Request talk = MakeRequest(SomeIds(300, 1));
+  talk.session_key = "a";
+  ASSERT_TRUE(Submit(talk).sink->WaitForEnd());
+  waits_ = true;
+  const auto runs = SubmitAndHold(MakeRequest(SomeIds(700, 2)));
+  std::promise<Scheduler::DrainResult> drained;
+  scheduler_->Drain(std::chrono::milliseconds(0), std::chrono::hours(1),
+                    [&](auto result) { drained.set_value(result); });
+  go_on_.set_value();
+  auto result = drained.get_future();
+  ASSERT_EQ(result.wait_for(kGiveUp), std::future_status::ready);
+  EXPECT_EQ(result.get().cancelled, 1);
+  EXPECT_EQ(runs.sink->result()->reason, FinishReason::kCancelled);
+  const auto& kept = tiers_->drained;
+  EXPECT_TRUE(std::ranges::any_of(kept, [](const FakeTiers::Entry& entry) {
+    return entry.session_key == "a" && entry.kind == StoredState::kEnd;
+  }));
+}
+
+TEST(SpillTimeTest, IsAPartOfTheStop) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(SpillTime(0), milliseconds(10'000));
+  EXPECT_EQ(SpillTime(6'000'000'000), milliseconds(20'000));
+  EXPECT_EQ(SpillTime(18'000'000'000), milliseconds(30'000));
+  EXPECT_EQ(SpillTime(60'000'000'000), milliseconds(100'000));
 }
 
 TEST_F(SchedulerTest, DestructionEndsEveryRequest) {

@@ -224,16 +224,45 @@ std::optional<StoreJob> MakeSpill(EngineState& state, const Sequence& sequence,
   return job;
 }
 
+// Between two looks at a deadline that may have come nearer.
+constexpr milliseconds kLook{50};
+
+// Whether it is there before the deadline.
+bool WaitUntil(std::future<StoreOutcome>& stored,
+               const SpillDeadline& deadline) {
+  for (;;) {
+    const auto now = steady_clock::now();
+    const auto end = deadline();
+    if (stored.wait_until(std::min(end, now + kLook)) ==
+        std::future_status::ready) {
+      return true;
+    }
+    if (steady_clock::now() >= end) return false;
+  }
+}
+
+// The same for what is being stored already.
+void AwaitStores(Tiering& tiering, const SpillDeadline& deadline) {
+  for (;;) {
+    const auto end = deadline();
+    tiering.AwaitStores(std::min(end, steady_clock::now() + kLook));
+    const bool none =
+        tiering.counters->stores_under_way == 0 && tiering.waiting.empty();
+    if (none || steady_clock::now() >= end) return;
+  }
+}
+
 // Stores it, and waits; `resident`: the next start reads it back. Nothing when
 // there is no room to lend it, or when it took too long.
 std::optional<StoreOutcome> SpillRows(EngineState& state,
                                       const Sequence& sequence, int rows,
                                       const KeptStates& kept,
                                       const std::byte* sections, bool resident,
-                                      steady_clock::time_point deadline) {
+                                      const SpillDeadline& deadline) {
   const auto start = steady_clock::now();
-  if (start >= deadline) return std::nullopt;
-  auto job = MakeSpill(state, sequence, rows, kept, sections, deadline);
+  const auto end = deadline();
+  if (start >= end) return std::nullopt;
+  auto job = MakeSpill(state, sequence, rows, kept, sections, end);
   if (!job) {
     spdlog::warn("spill rows={}: there is no room to lend it", rows);
     return std::nullopt;
@@ -245,9 +274,7 @@ std::optional<StoreOutcome> SpillRows(EngineState& state,
     outcome->set_value(result);
   });
   std::optional<StoreOutcome> result;
-  if (stored.wait_until(deadline) == std::future_status::ready) {
-    result = stored.get();
-  }
+  if (WaitUntil(stored, deadline)) result = stored.get();
   const auto now = steady_clock::now();
   spdlog::info("spill session={:?} rows={} outcome={} ms={}",
                sequence.session_key.substr(0, 64), rows,
@@ -347,11 +374,18 @@ int BlocksToStageSpill(const EngineState& state) {
   return (kBeforeLoss.lines + kBeforeLoss.turn + 2) * BlocksOfImage(state);
 }
 
-void SpillConversations(EngineState& state, steady_clock::time_point deadline) {
+milliseconds SpillTime(std::uint64_t pool_bytes) {
+  constexpr milliseconds kLeast{10000};
+  const milliseconds writing(pool_bytes / 300'000);  // 0.3 GB/s
+  // Requests get no less than the spill.
+  return std::clamp(writing, kLeast, deadlines::Drain(pool_bytes) / 2);
+}
+
+void SpillConversations(EngineState& state, const SpillDeadline& deadline) {
   if (state.tiering == nullptr || !state.tiering->tiers.attached()) return;
   // Those of conversations that lost rows, which are nowhere else; and what is
   // lent to stores leaves less room for states.
-  state.tiering->AwaitStores(deadline);
+  AwaitStores(*state.tiering, deadline);
   // What guests left makes room for states.
   while (state.retained.GiveBlock(RetentionClass::kGuest)) {
   }

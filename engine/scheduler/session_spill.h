@@ -4,6 +4,7 @@
 #define HOLDFAST_ENGINE_SCHEDULER_SESSION_SPILL_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -17,10 +18,15 @@ namespace holdfast::engine {
 // newest line anchors, the turn's message anchor and the newest one. Residents
 // go first, then the one used last; of one session only what ended last, for a
 // newer file replaces an older. Waits until all are durable, at most until
-// `deadline`. Says in the log what came of each. The residents are read back by
-// the next start. On the engine thread, when nothing runs; all stay.
-void SpillConversations(EngineState& state,
-                        std::chrono::steady_clock::time_point deadline);
+// `deadline`, which is asked for again and again: it may come nearer. Says in
+// the log what came of each. The residents are read back by the next start. On
+// the engine thread, when nothing runs; all stay.
+using SpillDeadline = std::function<std::chrono::steady_clock::time_point()>;
+void SpillConversations(EngineState& state, const SpillDeadline& deadline);
+
+// How much of a planned stop's time (deadlines::Drain) is kept for that, with a
+// pool of so many bytes: requests that run on are cancelled so much earlier.
+std::chrono::milliseconds SpillTime(std::uint64_t pool_bytes);
 
 // Queues one that is about to lose rows to be stored, and waits for nobody: the
 // blocks that it loses come back when that has ended, at most twice as long as

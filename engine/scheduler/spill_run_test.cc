@@ -148,6 +148,37 @@ TEST_P(SpillRunTest, OfOneThatIsLateTheFirstHalfIsLeft) {
   engine.Check();
 }
 
+// As when a second signal comes during a planned stop.
+TEST_P(SpillRunTest, ADeadlineThatComesNearerHoldsForTheNextConversation) {
+  const auto node = Make(/*blocks=*/20);
+  LoopEngine& engine = *node->engine;
+  node->tiers->hold = false;
+  engine.Run(Of("a", SomeIds(300, 2), 3));
+  engine.Run(Of("b", SomeIds(400, 3), 3));
+  const auto& entries = node->tiers->entries;
+  SpillConversations(engine.state(), [&entries] {
+    using Time = std::chrono::steady_clock::time_point;
+    return entries.empty() ? Time::max() : Time::min();
+  });
+  ASSERT_FALSE(entries.empty());
+  for (const FakeTiers::Entry& entry : entries) {
+    EXPECT_EQ(entry.session_key, entries[0].session_key);
+  }
+}
+
+TEST_P(SpillRunTest, AndForTheOneThatIsBeingStored) {
+  const auto node = Make(/*blocks=*/20);
+  LoopEngine& engine = *node->engine;
+  engine.Run(Of("a", SomeIds(300, 2), 3));
+  const auto& held = node->tiers->held;
+  SpillConversations(engine.state(), [&held] {
+    using Time = std::chrono::steady_clock::time_point;
+    return held.empty() ? Time::max() : Time::min();
+  });
+  EXPECT_EQ(held.size(), 1u);
+  EndStores(*node);
+}
+
 // Where rows are copied to be lent there is room for one conversation, and two
 // are to be spilled at once.
 class CopiedSpillTest : public SpillRunTest {

@@ -193,6 +193,7 @@ grpc::ServerUnaryReactor* EngineService::Drain(
   auto* reactor = new LateReactor;
   served->serving.scheduler->Drain(
       std::chrono::milliseconds(request->deadline_ms()),
+      SpillTime(served->serving.status.pool_bytes()),
       [reactor, response](Scheduler::DrainResult result) {
         response->set_finished_requests(result.finished);
         response->set_cancelled_requests(result.cancelled);

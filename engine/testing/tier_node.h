@@ -65,8 +65,9 @@ struct TierNodeOf {
   }
   // As at a planned stop.
   void Spill() {
-    SpillConversations(engine->state(), std::chrono::steady_clock::now() +
-                                            std::chrono::seconds(10));
+    SpillConversations(engine->state(),
+                       [end = std::chrono::steady_clock::now() +
+                              std::chrono::seconds(10)] { return end; });
   }
   // The bits of a cold run are expected, whatever the caches gave.
   Answer RunChecked(const Request& request) {
