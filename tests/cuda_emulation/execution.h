@@ -11,7 +11,8 @@
 // warp operation of fewer than 32 lanes.
 //
 // Weaker in one thing: a shuffle orders the memory accesses of its lanes as
-// __syncwarp does, which a device does not promise. (compute-sanitizer sees it.)
+// __syncwarp does, which a device does not promise. (compute-sanitizer sees
+// it.)
 //
 // Included by the fake cuda_runtime.h; for one host thread at a time.
 #ifndef HOLDFAST_TESTS_CUDA_EMULATION_EXECUTION_H_
