@@ -30,7 +30,7 @@ def for_openai() -> list[dict]:
               {"tool_calls": [call("weather", town="Bergen", days=2),
                               call("weather", town="Narvik", days=1)]},
               {"text": "Rain everywhere."}),
-        {"user": "^openai long", "answer": {"text": "and so on " * 500}},
+        {"user": "^openai held", "answer": {"text": "It goes on and on.", "hold": True}},
     ]
 
 
