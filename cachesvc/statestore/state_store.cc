@@ -1,11 +1,11 @@
 #include "cachesvc/statestore/state_store.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "cachesvc/store/prompt_keys.h"
 #include "fmt/format.h"
+#include "shared/first_number.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -48,12 +48,6 @@ absl::Status CheckSpec(const SnapshotSpec& spec) {
   return absl::OkStatus();
 }
 
-// Far from the end of the numbers: they ascend.
-std::uint64_t FirstNumber() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 31) | 1;
-}
-
 }  // namespace
 
 StateStore::Lock::~Lock() {
@@ -62,7 +56,7 @@ StateStore::Lock::~Lock() {
 }
 
 StateStore::StateStore(const StateStoreOptions& options)
-    : options_(options), next_number_(FirstNumber()) {}
+    : options_(options), next_number_(RandomFirstNumber()) {}
 
 StateStore::Filling::~Filling() {
   if (snapshot_ == nullptr) return;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "engine/cache/call_deadline.h"
 #include "engine/cache/tier_protos.h"
 #include "grpcpp/grpcpp.h"
 #include "shared/deadlines.h"
+#include "shared/first_number.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::engine {
@@ -48,18 +48,13 @@ class RemoteRestore final : public TierRestore {
   const std::shared_ptr<RestoreCall> call_;
 };
 
-std::uint64_t FirstRestore() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 31) | 1;
-}
-
 }  // namespace
 
 RemoteTiers::RemoteTiers(const attach::AttachClient& client,
                          std::chrono::milliseconds lookup)
     : client_(client),
       lookup_(lookup),
-      next_restore_(FirstRestore()),
+      next_restore_(RandomFirstNumber()),
       stores_(client) {}
 
 const attach::AttachSession* RemoteTiers::Session() {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <random>
+
+#include "shared/first_number.h"
 
 namespace holdfast::engine {
 namespace {
@@ -10,13 +11,9 @@ namespace {
 // Answers wait for their request's end for moments only.
 constexpr std::size_t kMostEarly = 64;
 
-// Where the revisions of this process begin. A gateway outlives engines and
-// keeps what one of them sent: a later one's must not look like it.
+// A gateway outlives engines and keeps what one of them sent.
 std::uint64_t FirstRevision() {
-  static const std::uint64_t first = [] {
-    std::random_device random;
-    return std::uint64_t{1} << 63 | std::uint64_t{random()} << 31;
-  }();
+  static const std::uint64_t first = RandomFirstNumber();
   return first;
 }
 
