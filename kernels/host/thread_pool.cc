@@ -49,10 +49,6 @@ int RunEnd(int begin, int run, int end) {
   return std::min(end, begin + run - begin % run);
 }
 
-// Pauses before a thread sleeps. Between the products of a forward pass there
-// are a few microseconds; a pause is tens of nanoseconds.
-constexpr int kSpins = 2000;
-
 // Pauses before a thread that is done looks at what others have left: about a
 // microsecond. Shares end at nearly the same time, and a look takes the line of
 // its share away from a thread that is at work.
@@ -264,7 +260,9 @@ void ThreadPool::WorkOn(Share& share, int thread) {
   if (done == 0) return;
   const std::uint64_t before = told.load(std::memory_order_relaxed);
   if (before >> kDoneShift == done >> kDoneShift) done += before & kDoneMask;
-  told.store(done);
+  // An exchange, which costs x86 no more: an emulator may let the load below
+  // pass an ordered store (QEMU 7.2 does, of Arm on x86).
+  told.exchange(done);
   if (!caller_waits_.load()) return;
   ended_.fetch_add(1);
   ended_.notify_one();

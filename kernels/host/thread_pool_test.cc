@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cfenv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace holdfast::kernels {
@@ -126,6 +131,39 @@ TEST(ThreadPoolTest, OthersFinishTheShareOfAThread) {
     changed.notify_all();
   });
   EXPECT_TRUE(seen);
+}
+
+// Ends a worker's part again and again at the moment at which the caller stops
+// looking and goes to sleep: one of the two must see the other.
+TEST(ThreadPoolTest, CallerThatGoesToSleepSeesTheEnd) {
+  constexpr int kLoops = 20'000;
+  ThreadPool pool(2);
+  std::promise<void> promise;
+  std::future<void> ended = promise.get_future();
+  std::thread caller([&] {
+    int slept = 0;
+    int length = 1000;
+    for (int loop = 0; loop < kLoops; ++loop) {
+      std::atomic<int> turns{0};
+      pool.For(2, [&turns, length](int index, int thread) {
+        // Unless the caller has taken the worker's part over.
+        if (index != 0 || thread == 0) return;
+        while (turns.fetch_add(1) < length) {
+        }
+      });
+      if (turns.load() == 0) continue;
+      const bool long_enough = pool.pauses() == ThreadPool::kSpins;
+      slept += long_enough ? 1 : 0;
+      length = std::max(1, length + (long_enough ? -1 : 1) * (1 + length / 64));
+    }
+    EXPECT_GT(slept, 0);
+    promise.set_value();
+  });
+  if (ended.wait_for(std::chrono::seconds(120)) != std::future_status::ready) {
+    std::fputs("a caller was not woken\n", stderr);
+    std::abort();
+  }
+  caller.join();
 }
 
 // Tells rounding modes apart by what the vector unit does, which is what
