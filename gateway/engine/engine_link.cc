@@ -68,6 +68,17 @@ void EngineLink::ForgetModel(const std::string& fingerprint) {
   Poke();
 }
 
+void EngineLink::NoteDraining() {
+  if (view_.state == EngineState::kServing)
+    SetState(EngineState::kDraining, "the engine is stopping");
+  Poke();
+}
+
+void EngineLink::EndWaits() {
+  waits_end_ = true;
+  changed_.NotifyAll();
+}
+
 void EngineLink::Suspect(std::string detail) {
   if (view_.state == EngineState::kServing)
     SetState(EngineState::kAbsent, std::move(detail));
@@ -188,6 +199,11 @@ asio::awaitable<absl::StatusOr<EngineView>> EngineLink::WaitReady(
     if (give_up()) co_return absl::CancelledError("the client has gone");
     if (stopped_) co_return absl::UnavailableError("the gateway is stopping");
     if (view_.state == EngineState::kServing) co_return view_;
+    if (waits_end_) {
+      co_return absl::UnavailableError(
+          fmt::format("the gateway is stopping, and the engine is {}: {}",
+                      EngineStateName(view_.state), view_.detail));
+    }
     if (view_.state == EngineState::kUnusable || steady_clock::now() >= until) {
       co_return absl::UnavailableError(fmt::format(
           "the engine is {}: {}", EngineStateName(view_.state), view_.detail));

@@ -81,6 +81,8 @@ class EngineLink {
   // every Wake).
   boost::asio::awaitable<absl::StatusOr<EngineView>> WaitReady(
       SteadyTime until, std::function<bool()> give_up);
+  // From now on an engine that does not serve is not waited for.
+  void EndWaits();
   // Lets waiters look at their give_up.
   void Wake() { changed_.NotifyAll(); }
   // Looks at the engine now instead of at the next poll.
@@ -88,6 +90,9 @@ class EngineLink {
   // The engine has another model than `fingerprint`: no waiter is let through
   // with it until the next look.
   void ForgetModel(const std::string& fingerprint);
+  // The engine refused because it is stopping: no waiter is let through to it
+  // until the next look.
+  void NoteDraining();
 
   std::unique_ptr<GenerateStream> Generate(v1::GenerateRequest request);
   // Session records; both wait deadlines::kRecords at most, and nothing
@@ -124,6 +129,7 @@ class EngineLink {
   std::uint32_t unusable_pid_ = 0;  // of the engine that was found unusable
   SteadyTime last_answer_;
   bool stopped_ = false;
+  bool waits_end_ = false;
   Signal changed_;  // view_ changed, or waiters shall look
   Signal poked_;    // the watch shall look
 };

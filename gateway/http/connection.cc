@@ -10,9 +10,7 @@
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/use_awaitable.hpp"
 #include "boost/beast/http/error.hpp"
-#include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/read.hpp"
-#include "boost/beast/http/string_body.hpp"
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
@@ -71,6 +69,18 @@ bool HasHost(const beast::http::request<beast::http::string_body>& message) {
   return hosts == 1 || (hosts == 0 && message.version() < 11);
 }
 
+// Where a body in another coding ends is not known: a proxy before us and we
+// could take different bytes for the next request.
+bool HasKnownCoding(
+    const beast::http::request<beast::http::string_body>& message) {
+  const auto field = beast::http::field::transfer_encoding;
+  const auto coding = message.find(field);
+  if (coding == message.end()) return true;
+  return message.version() == 11 && message.count(field) == 1 &&
+         EqualsIgnoreCase({coding->value().data(), coding->value().size()},
+                          "chunked");
+}
+
 Request TakeRequest(beast::http::request<beast::http::string_body>& message) {
   Request request;
   request.method = std::string(message.method_string());
@@ -108,6 +118,7 @@ Connection::Connection(std::shared_ptr<ServerState> server,
 }
 
 Connection::~Connection() {
+  HoldBody(0);
   std::erase(server_->connections, this);
   server_->stats.connections = server_->connections.size();
 }
@@ -141,11 +152,12 @@ asio::awaitable<bool> Connection::ReadRequest() {
   progress_ = Progress::kNothing;
   status_ = 0;
   request_ = Request();
+  HoldBody(0);
   const bool started = co_await WaitForFirstByte();
   if (!started) co_return false;
 
   busy_ = true;
-  beast::http::request_parser<beast::http::string_body> parser;
+  Parser parser;
   parser.header_limit(limits.header_bytes);
   parser.body_limit(limits.body_bytes);
   ArmDeadline(limits.read);
@@ -159,6 +171,11 @@ asio::awaitable<bool> Connection::ReadRequest() {
     std::string why = "not an HTTP request: it must name one Host";
     co_return co_await Refuse(400, std::move(why));
   }
+  if (!HasKnownCoding(parser.get())) {
+    std::string why =
+        "not an HTTP request: of Transfer-Encoding only chunked is known";
+    co_return co_await Refuse(400, std::move(why));
+  }
 
   const auto expect = parser.get().find(beast::http::field::expect);
   if (expect != parser.get().end() && !parser.is_done()) {
@@ -166,14 +183,42 @@ asio::awaitable<bool> Connection::ReadRequest() {
     const bool go_on = co_await AnswerExpect(wanted);
     if (!go_on) co_return false;
   }
-  ArmDeadline(limits.read);
-  auto [body_error, body_bytes] =
-      co_await beast::http::async_read(socket_, buffer_, parser, kToken);
-  DisarmDeadline();
-  if (body_error) co_return co_await RefuseRequest(body_error);
+  const bool have_body = co_await ReadBody(parser);
+  if (!have_body) co_return false;
   request_ = TakeRequest(parser.get());
   request_.from_loopback = from_loopback_;
   co_return true;
+}
+
+asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
+  const ServerLimits& limits = server_->options.limits;
+  parser.eager(true);
+  ArmDeadline(limits.read);
+  while (!parser.is_done()) {
+    auto [error, bytes] =
+        co_await beast::http::async_read_some(socket_, buffer_, parser, kToken);
+    if (error) {
+      DisarmDeadline();
+      co_return co_await RefuseRequest(error);
+    }
+    HoldBody(parser.get().body().size());
+    if (server_->body_bytes <= limits.all_body_bytes) continue;
+    DisarmDeadline();
+    parser.get().body() = std::string();
+    HoldBody(0);
+    std::string why = fmt::format(
+        "the bodies of all requests are larger than {} bytes together",
+        limits.all_body_bytes);
+    co_return co_await Refuse(503, std::move(why));
+  }
+  DisarmDeadline();
+  co_return true;
+}
+
+void Connection::HoldBody(std::uint64_t bytes) {
+  server_->body_bytes += bytes;
+  server_->body_bytes -= body_bytes_;
+  body_bytes_ = bytes;
 }
 
 asio::awaitable<bool> Connection::WaitForFirstByte() {

@@ -18,6 +18,8 @@
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/beast/core/flat_buffer.hpp"
+#include "boost/beast/http/parser.hpp"
+#include "boost/beast/http/string_body.hpp"
 #include "boost/system/error_code.hpp"
 #include "gateway/http/exchange.h"
 #include "gateway/http/message.h"
@@ -35,7 +37,8 @@ struct ServerState {
   ServerOptions options;
   ServerStats stats;
   bool draining = false;
-  std::size_t refusing = 0;  // refused connections that are being closed
+  std::size_t refusing = 0;      // refused connections that are being closed
+  std::uint64_t body_bytes = 0;  // held by all connections
   std::vector<Connection*> connections;
 };
 
@@ -76,6 +79,11 @@ class Connection final : public Exchange,
   // Answers and ends the connection: false.
   boost::asio::awaitable<bool> Refuse(int status, std::string message);
   boost::asio::awaitable<bool> AnswerExpect(std::string_view expect);
+  using Parser =
+      boost::beast::http::request_parser<boost::beast::http::string_body>;
+  boost::asio::awaitable<bool> ReadBody(Parser& parser);
+  // Counts so many bytes of this connection's body with those of all others.
+  void HoldBody(std::uint64_t bytes);
   boost::asio::awaitable<void> Handle();
   boost::asio::awaitable<void> Linger();
 
@@ -97,6 +105,7 @@ class Connection final : public Exchange,
   const bool from_loopback_;
   boost::beast::flat_buffer buffer_;
   Request request_;
+  std::uint64_t body_bytes_ = 0;  // counted in server_->body_bytes
   bool keep_alive_ = false;
   bool http10_ = false;
   // The last request was not read to its end: closing at once would reset the

@@ -22,6 +22,9 @@ namespace holdfast::http {
 
 struct ServerLimits {
   std::uint64_t body_bytes = 64ull << 20;
+  // Of the bodies of all requests that are read or answered, together: a
+  // request over it is answered 503.
+  std::uint64_t all_body_bytes = 256ull << 20;
   std::uint32_t header_bytes = 32u << 10;
   // A connection over this is answered 503 and closed.
   std::size_t connections = 1024;

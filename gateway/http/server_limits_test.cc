@@ -87,6 +87,34 @@ TEST_F(ServerLimitsTest, LargeBodyGets413) {
   EXPECT_EQ(polite.ReadResponse().status, 413);
 }
 
+TEST_F(ServerLimitsTest, BodiesOverTheLimitTogetherGet503) {
+  ServerLimits limits;
+  limits.body_bytes = 1000;
+  limits.all_body_bytes = 1500;
+  Start(limits);
+  RawClient first(port());
+  first.SendRequest("POST", "/stream", std::string(1000, 'x'));
+  first.ReadUntil("one");
+  RawClient second(port());
+  second.SendRequest("POST", "/echo", std::string(501, 'x'));
+  EXPECT_EQ(second.ReadResponse().status, 503);
+  EXPECT_TRUE(second.AtEnd());
+  RawClient third(port());
+  third.SendRequest("POST", "/echo", std::string(500, 'x'));
+  EXPECT_EQ(third.ReadResponse().status, 200);
+  // Answered requests count no more, whether their connection stays or not.
+  Release();
+  first.ReadUntil("0\r\n\r\n");
+  first.Close();
+  EXPECT_TRUE(Eventually([&] { return stats().connections == 1; }));
+  RawClient fourth(port());
+  fourth.SendRequest("POST", "/echo", std::string(1000, 'x'));
+  EXPECT_EQ(fourth.ReadResponse().status, 200);
+  RawClient fifth(port());
+  fifth.SendRequest("POST", "/echo", std::string(1000, 'x'));
+  EXPECT_EQ(fifth.ReadResponse().status, 200);
+}
+
 TEST_F(ServerLimitsTest, LargeHeadersGet431) {
   ServerLimits limits;
   limits.header_bytes = 2000;

@@ -186,6 +186,7 @@ TEST_F(ServerTest, GarbageGets400AndOthersGoOn) {
       "chunked\r\n\r\n0\r\n\r\n",
       "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: "
       "chunked\r\n\r\nzz\r\n\r\n",
+      "POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
       "GET / HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
   };
@@ -197,6 +198,19 @@ TEST_F(ServerTest, GarbageGets400AndOthersGoOn) {
   EXPECT_EQ(stats().bad_requests, bad.size());
   good.SendRequest("GET", "/echo");
   EXPECT_EQ(good.ReadResponse().status, 200);
+}
+
+// What follows is the body, not a request of its own.
+TEST_F(ServerTest, ABodyInAnUnknownCodingIsNoNextRequest) {
+  Start();
+  for (const std::string coding :
+       {"gzip", "xchunked", "gzip, chunked", "chunked, identity"}) {
+    RawClient client(port());
+    client.Send("POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: " +
+                coding + "\r\n\r\nGET /echo HTTP/1.1\r\nhost: a\r\n\r\n");
+    EXPECT_EQ(client.ReadResponse().status, 400) << coding;
+    EXPECT_TRUE(client.AtEnd()) << coding;
+  }
 }
 
 TEST_F(ServerTest, HandlerThatFails) {

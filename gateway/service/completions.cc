@@ -36,8 +36,9 @@ constexpr std::uint32_t kRetryAfterMs = 1000;
 // Log lines name a request whose client left with this code.
 constexpr int kClientClosedRequest = 499;
 // A request is made ready a second time when the engine was replaced by one
-// with another model meanwhile, or was gone before it gave a sign of life. Not
-// more often: a request that kills engines must not go on doing so.
+// with another model meanwhile, is stopping, or was gone before it gave a sign
+// of life. Not more often: a request that kills engines must not go on doing
+// so.
 constexpr int kAttempts = 2;
 
 // Never sent.
@@ -163,10 +164,10 @@ asio::awaitable<Records> Run::GetRecords(const Parsed& parsed) {
   request.set_salt(name.salt);
   request.set_session_key(name.key);
   request.set_peek(parsed.common().cache_mode != openai::CacheMode::kDefault);
-  app_.records.FillKnown(name, &request);
+  const auto known = app_.records.FillKnown(name, &request);
   const auto response = co_await app_.engine->GetRecords(std::move(request));
   if (!response.ok()) co_return Records();  // then the text is served as sent
-  co_return app_.records.Take(name, *response);
+  co_return app_.records.Take(name, known, *response);
 }
 
 asio::awaitable<void> Run::RecordSent(bool ended) {
@@ -250,6 +251,10 @@ asio::awaitable<bool> Run::Follow(GenerateStream& stream, bool last) {
       const v1::GenerateEvent& got = **event;
       if (fresh && got.refused().reason() == v1::Refused::MODEL_CHANGED) {
         app_.engine->ForgetModel(view_.fingerprint);
+        co_return false;
+      }
+      if (fresh && got.refused().reason() == v1::Refused::DRAINING) {
+        app_.engine->NoteDraining();  // the next one is waited for
         co_return false;
       }
       fresh = false;

@@ -135,6 +135,22 @@ TEST_F(EngineTroubleTest, Refusals) {
   EXPECT_EQ(refuse(v1::Refused::DEBUG_ONLY, 0).status, 400);
 }
 
+// The engine stops, and the gateway has not noticed when the request comes.
+TEST_F(EngineTroubleTest, WaitsForTheEngineThatFollowsOneThatStops) {
+  timings_.engine.poll = std::chrono::hours(1);
+  StartAll();
+  engine_->SetStatus(
+      [](auto& status) { status.set_state(v1::EngineStatus::DRAINING); });
+  Script({Refused(v1::Refused::DRAINING, "the engine is stopping", 1000)});
+  const auto client = Connect();
+  client->SendRequest("POST", kChatPath, Chat().dump());
+  while (Get("/health").status == 200) continue;
+  engine_->Kill();
+  MakeEngine("one");
+  StartEngine();
+  EXPECT_EQ(client->ReadResponse().status, 200);
+}
+
 TEST_F(EngineTroubleTest, FinishedWithoutAnAnswer) {
   StartAll();
   v1::GenerateEvent error = Finished(v1::Finished::ERROR, 0, 1, 0);

@@ -29,22 +29,28 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHeartbeat{500};
 constexpr milliseconds kDrainLook{20};
+// As many bodies of the largest size are held at once.
+constexpr std::uint64_t kBodiesAtOnce = 4;
 
 }  // namespace
 
 // Members are destroyed in reverse: threads have ended by then (Stop), so the
 // order only has to keep references valid.
 struct Gateway::Impl {
-  explicit Impl(unsigned worker_threads) : workers(worker_threads) {}
+  Impl(unsigned worker_threads, milliseconds io_patience)
+      : patience(io_patience), workers(worker_threads) {}
 
   asio::awaitable<absl::StatusOr<std::shared_ptr<const ServedModel>>> Build(
       v1::Tokenizer tokenizer, v1::EngineStatus status);
   asio::awaitable<void> Beat();
   void SetFatal(absl::Status status);
-  // Runs `task` on the io thread and waits for it.
-  void OnIo(std::function<void()> task);
-  void Stop();
+  // Runs `task` on the io thread and waits for it; false when it has not ended
+  // within `patience` (it may still run later).
+  bool OnIo(std::function<void()> task);
+  // False: the io thread does not answer, and nothing was stopped.
+  bool Stop();
 
+  const milliseconds patience;
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{
       io.get_executor()};
@@ -87,23 +93,27 @@ void Gateway::Impl::SetFatal(absl::Status status) {
   fatal = std::move(status);
 }
 
-void Gateway::Impl::OnIo(std::function<void()> task) {
-  std::promise<void> done;
-  asio::post(io, [&] {
+bool Gateway::Impl::OnIo(std::function<void()> task) {
+  const auto done = std::make_shared<std::promise<void>>();
+  asio::post(io, [task = std::move(task), done] {
     task();
-    done.set_value();
+    done->set_value();
   });
-  done.get_future().wait();
+  if (done->get_future().wait_for(patience) == std::future_status::ready)
+    return true;
+  spdlog::error("the io thread has not answered for {} ms", patience.count());
+  return false;
 }
 
-void Gateway::Impl::Stop() {
-  OnIo([this] {
+bool Gateway::Impl::Stop() {
+  const bool told = OnIo([this] {
     stopping = true;
     beat.NotifyAll();
     app.server->CloseAll();
     app.engine->Stop();
     app.engine->tracker()->Close();
   });
+  if (!told) return false;
   // Jobs end by themselves: a template and a tokenization have bounds.
   workers.join();
   if (!app.engine->tracker()->WaitForNone(deadlines::kControl))
@@ -111,6 +121,7 @@ void Gateway::Impl::Stop() {
   work.reset();
   io.stop();
   io_thread.join();
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
@@ -125,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
                              "--admin-token-file");
   if (!admin.ok())
     return absl::InvalidArgumentError(std::string(admin.status().message()));
-  auto impl = std::make_unique<Impl>(config.workers);
+  auto impl = std::make_unique<Impl>(config.workers, timings.io);
   Impl& self = *impl;
   App& app = self.app;
   app.config = config;
@@ -156,6 +167,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
   options.port = config.port;
   options.limits = timings.http;
   options.limits.body_bytes = std::uint64_t{config.max_body_mb} << 20;
+  options.limits.all_body_bytes = kBodiesAtOnce * options.limits.body_bytes;
   options.limits.connections = config.max_connections;
   options.handler = [&app](http::Exchange& exchange) {
     return Serve(app, exchange);
@@ -175,7 +187,9 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(
 
 Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Gateway::~Gateway() { impl_->Stop(); }
+Gateway::~Gateway() {
+  if (!impl_->Stop()) (void)impl_.release();
+}
 
 std::uint16_t Gateway::port() const { return impl_->app.server->port(); }
 
@@ -187,7 +201,11 @@ std::optional<absl::Status> Gateway::fatal() const {
 }
 
 bool Gateway::Drain(const std::function<bool()>& give_up) {
-  impl_->OnIo([this] { impl_->app.server->Drain(); });
+  const bool told = impl_->OnIo([impl = impl_.get()] {
+    impl->app.server->Drain();
+    impl->app.engine->EndWaits();
+  });
+  if (!told) return false;
   const http::ServerStats& stats = impl_->app.server->stats();
   while (stats.connections > 0) {
     if (give_up()) return false;

@@ -15,6 +15,7 @@
 #include "gateway/engine/engine_link.h"
 #include "gateway/http/server.h"
 #include "gateway/service/config.h"
+#include "shared/deadlines.h"
 
 namespace holdfast::gateway {
 
@@ -22,6 +23,8 @@ namespace holdfast::gateway {
 struct GatewayTimings {
   http::ServerLimits http;
   EngineLinkOptions engine;
+  // How long a stop waits for the io thread to take a task.
+  std::chrono::milliseconds io = deadlines::kControl;
 };
 
 // Serves from Start until destroyed. Methods may be called from any one thread
@@ -32,7 +35,8 @@ class Gateway {
   // cannot be; another code where the system refuses (port in use).
   static absl::StatusOr<std::unique_ptr<Gateway>> Start(
       const GatewayConfig& config, const GatewayTimings& timings = {});
-  // Cuts what still runs.
+  // Cuts what still runs. An io thread that does not answer is left behind,
+  // with all that it uses, until the process ends.
   ~Gateway();
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
@@ -43,8 +47,9 @@ class Gateway {
   // Why the gateway cannot go on, once it knows.
   std::optional<absl::Status> fatal() const;
 
-  // Accepts nothing more and lets running answers end; true when all did before
-  // `give_up` said so (asked every few ms).
+  // Accepts nothing more and lets running answers end (requests that wait for
+  // an absent engine are refused); true when all did before `give_up` said so
+  // (asked every few ms). False at once when the io thread does not answer.
   bool Drain(const std::function<bool()>& give_up);
 
  private:

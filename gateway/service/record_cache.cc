@@ -18,27 +18,28 @@ const RecordCache::Session* RecordCache::Find(const SessionName& name) const {
   return at == sessions_.end() ? nullptr : &*at;
 }
 
-void RecordCache::FillKnown(const SessionName& name,
-                            v1::GetRecordsRequest* request) const {
+std::vector<RecordCache::Branch> RecordCache::FillKnown(
+    const SessionName& name, v1::GetRecordsRequest* request) const {
   const Session* const session = Find(name);
-  if (session == nullptr) return;
+  if (session == nullptr) return {};
   for (const Branch& branch : session->branches) {
     v1::GetRecordsRequest::Known* known = request->add_known();
     known->set_branch(branch.branch);
     known->set_revision(branch.revision);
   }
+  return session->branches;
 }
 
 Records RecordCache::Take(const SessionName& name,
+                          const std::vector<Branch>& known,
                           const v1::GetRecordsResponse& response) {
   Session now{name, {}};
-  const Session* const old = Find(name);
   for (const v1::GetRecordsResponse::Branch& sent : response.branches()) {
     Branch branch{sent.branch(), sent.revision(), nullptr};
     if (sent.has_record()) {
       branch.record = std::make_shared<align::Record>(FromProto(sent.record()));
-    } else if (old != nullptr) {
-      for (const Branch& had : old->branches) {
+    } else {
+      for (const Branch& had : known) {
         if (had.branch == branch.branch && had.revision == branch.revision) {
           branch.record = had.record;
         }

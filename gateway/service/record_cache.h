@@ -33,17 +33,21 @@ class RecordCache {
   static constexpr std::size_t kMostSessions = 32;
   static constexpr std::size_t kMostTokens = std::size_t{8} << 20;
 
-  // Says in the request what need not be sent.
-  void FillKnown(const SessionName& name, v1::GetRecordsRequest* request) const;
-  // The session's records, in the order of the answer.
-  Records Take(const SessionName& name, const v1::GetRecordsResponse& response);
-
- private:
   struct Branch {
     std::uint64_t branch = 0;
     std::uint64_t revision = 0;
     std::shared_ptr<const align::Record> record;
   };
+
+  // Says in the request what need not be sent, and returns it: Take needs it,
+  // since the cache may have dropped it by the time the answer comes.
+  std::vector<Branch> FillKnown(const SessionName& name,
+                                v1::GetRecordsRequest* request) const;
+  // The session's records, in the order of the answer.
+  Records Take(const SessionName& name, const std::vector<Branch>& known,
+               const v1::GetRecordsResponse& response);
+
+ private:
   struct Session {
     SessionName name;
     std::vector<Branch> branches;
