@@ -108,6 +108,8 @@ int Main(int argc, char** argv) {
   absl::Status status = InitLog("gateway", config.log_level);
   if (status.ok()) status = Validate(config);
   if (status.ok()) status = PrepareRunDirectory(config.run_dir);
+  if (status.ok())
+    status = UnixTarget(config.run_dir + "/engine.sock").status();
   if (!status.ok()) return BadConfig(kName, status);
   status = LockSocket(config.run_dir + "/gateway");
   if (!status.ok()) return ExitCode(status);

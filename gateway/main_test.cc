@@ -123,14 +123,17 @@ TEST_F(MainTest, BadConfigurations) {
       {"--api-key-file", "/none"},
       {"--debug-answers", "/none"},
       {"--run-dir", "/dev/null"},
+      {"--run-dir", folder_ + "/" + std::string(100, 'x')},
   };
   for (const auto& flags : bad) {
     EXPECT_EQ(Wait(Start(flags)), 78) << flags[0];
-    const std::string named =
-        flags[0] == "--run-dir" ? "run directory /dev/null" : flags[0];
+    const std::string named = flags[0] == "--run-dir" ? flags[1] : flags[0];
     EXPECT_NE(Log().find(named), std::string::npos)
         << flags[0] << ": " << Log();
   }
+  EXPECT_EQ(Wait(Start({"--api-key-file", "/"})), 78);
+  EXPECT_NE(Log().find("--api-key-file /: cannot be read"), std::string::npos)
+      << Log();
 }
 
 TEST_F(MainTest, ANameInTheFileThatIsNoOptionsIsBad) {

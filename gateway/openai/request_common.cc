@@ -32,10 +32,16 @@ void ParseSeed(Fields* fields, Sampling* sampling) {
   const Json* seed = fields->Find("seed");
   if (seed == nullptr || IsMinusOne(*seed))
     return;  // -1: random, as llama.cpp has it
+  // OpenAI's go down to -2^63.
+  if (seed->is_number_integer() && !seed->is_number_unsigned()) {
+    sampling->seed = static_cast<std::uint64_t>(seed->get<std::int64_t>());
+    return;
+  }
   const auto value =
       WholeNumber(*seed, 0, std::numeric_limits<std::uint64_t>::max());
   if (!value) {
-    return fields->Fail("seed", "must be a whole number from 0 to 2^64 - 1");
+    return fields->Fail("seed",
+                        "must be a whole number from -2^63 to 2^64 - 1");
   }
   sampling->seed = *value;
 }
@@ -142,9 +148,15 @@ void ParseStreaming(const Json& body, std::optional<ApiError>* error,
 }
 
 void ParseMaxTokens(Fields* fields, CommonRequest* request) {
-  fields->Uint("max_tokens", 1, kMaxUint32, &request->max_tokens);
   // The newer name counts where both are given.
-  fields->Uint("max_completion_tokens", 1, kMaxUint32, &request->max_tokens);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    const Json* most = fields->Find(name);
+    if (most != nullptr && IsMinusOne(*most)) {
+      request->max_tokens.reset();  // no limit, as llama.cpp has it
+    } else {
+      fields->Uint(name, 1, kMaxUint32, &request->max_tokens);
+    }
+  }
 }
 
 // A hint that other servers ignore: one that cannot be used is no error.

@@ -173,10 +173,10 @@ TEST(RequestTest, RangesAreChecked) {
   ExpectRefused(R"("repetition_penalty":0)", "repetition_penalty");
   ExpectRefused(R"("presence_penalty":2.5)", "presence_penalty");
   ExpectRefused(R"("frequency_penalty":-2.5)", "frequency_penalty");
-  ExpectRefused(R"("seed":-2)", "seed");
+  ExpectRefused(R"("seed":1.5)", "seed");
   ExpectRefused(R"("seed":18446744073709551616)", "seed");
   ExpectRefused(R"("max_tokens":0)", "max_tokens");
-  ExpectRefused(R"("max_tokens":-1)", "max_tokens");
+  ExpectRefused(R"("max_tokens":-2)", "max_tokens");
   ExpectRefused(R"("max_tokens":1e300)", "max_tokens");
   ExpectRefused(R"("max_completion_tokens":2.5)", "max_completion_tokens");
   ExpectRefused(R"("logprobs":true,"top_logprobs":21)", "top_logprobs");
@@ -202,6 +202,12 @@ TEST(RequestTest, EdgesOfRangesPass) {
   EXPECT_GT(GoodChat(R"("top_p":1e-60)").sampling.top_p, 0);
   EXPECT_EQ(GoodChat(R"("top_k":-1)").sampling.top_k, 0);
   EXPECT_EQ(GoodChat(R"("seed":-1)").sampling.seed, std::nullopt);
+  EXPECT_EQ(GoodChat(R"("seed":-2)").sampling.seed, UINT64_MAX - 1);
+  EXPECT_EQ(GoodChat(R"("seed":-9223372036854775808)").sampling.seed,
+            std::uint64_t{1} << 63);
+  EXPECT_EQ(GoodChat(R"("max_tokens":-1)").max_tokens, std::nullopt);
+  EXPECT_EQ(GoodChat(R"("max_tokens":5,"max_completion_tokens":-1)").max_tokens,
+            std::nullopt);
   EXPECT_EQ(GoodChat(R"("thinking_budget":-1)").thinking_budget,
             kNoThinkingBudget);
   EXPECT_EQ(GoodChat(R"("thinking_budget":0)").thinking_budget, 0);
@@ -237,6 +243,8 @@ TEST(RequestTest, NeutralValuesOfRefusedFieldsPass) {
       "add_generation_prompt":true,"continue_final_message":false,"grammar":"",
       "json_schema":{},"min_tokens":0,"stop_token_ids":[],"bad_words":[],
       "use_beam_search":false,"length_penalty":1.0,"tool_choice":"auto",
+      "regex":"","allowed_token_ids":[],"include_stop_str_in_output":false,
+      "skip_special_tokens":true,"return_token_ids":false,"stop_regex":[],
       "response_format":{"type":"text"},"chat_template":null)");
   ExpectRefused(R"("n":0)", "n");
   ExpectRefused(R"("response_format":{})", "response_format.type");

@@ -18,6 +18,10 @@ struct Unsupported {
 
 constexpr char kOtherSampling[] =
     "tokens are chosen by temperature, top_k, top_p and min_p";
+constexpr char kConstrained[] = "constrained answers are not offered";
+constexpr char kAnswerText[] =
+    "answers are text, without stop strings and special tokens";
+constexpr char kOtherForms[] = "answers have OpenAI's form";
 
 constexpr Unsupported kUnsupported[] = {
     {"n", "1", "only one answer a request is offered"},
@@ -33,16 +37,29 @@ constexpr Unsupported kUnsupported[] = {
     {"chat_template", "", "the model's own chat template is used"},
     {"add_generation_prompt", "true", "an answer is always opened"},
     {"continue_final_message", "false", "an answer is always opened"},
-    {"guided_json", "", "constrained answers are not offered"},
-    {"guided_regex", "", "constrained answers are not offered"},
-    {"guided_choice", "", "constrained answers are not offered"},
-    {"guided_grammar", "", "constrained answers are not offered"},
-    {"structured_outputs", "", "constrained answers are not offered"},
-    {"grammar", "\"\"", "constrained answers are not offered"},
-    {"json_schema", "{}", "constrained answers are not offered"},
+    {"guided_json", "", kConstrained},
+    {"guided_regex", "", kConstrained},
+    {"guided_choice", "", kConstrained},
+    {"guided_grammar", "", kConstrained},
+    {"structured_outputs", "", kConstrained},
+    {"grammar", "\"\"", kConstrained},
+    {"json_schema", "{}", kConstrained},
+    {"regex", "\"\"", kConstrained},
+    {"ebnf", "\"\"", kConstrained},
+    {"structural_tag", "", kConstrained},
+    {"allowed_token_ids", "[]", kConstrained},
+    {"logits_processors", "[]", kConstrained},
+    {"custom_logit_processor", "\"\"", kConstrained},
+    {"lora", "[]", "one model is served, as it is"},
+    {"include_stop_str_in_output", "false", kAnswerText},
+    {"no_stop_trim", "false", kAnswerText},
+    {"skip_special_tokens", "true", kAnswerText},
+    {"return_token_ids", "false", kOtherForms},
+    {"return_tokens_as_token_ids", "false", kOtherForms},
     {"prompt_logprobs", "false", "prompts get no log-probabilities"},
     {"min_tokens", "0", "answers have no least length"},
     {"stop_token_ids", "[]", "stop takes strings"},
+    {"stop_regex", "[]", "stop takes strings"},
     {"bad_words", "[]", "words cannot be forbidden"},
     {"use_beam_search", "false", "beam search is not offered"},
     {"length_penalty", "1", "beam search is not offered"},

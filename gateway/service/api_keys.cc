@@ -42,7 +42,10 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::vector<std::string>& keys,
     if (!key.empty() && key.front() != '#')
       loaded.digests_.push_back(Hash(key));
   }
-  if (in.bad()) return absl::DataLossError(file_flag + " " + file);
+  if (in.bad()) {
+    return absl::InvalidArgumentError(file_flag + " " + file +
+                                      ": cannot be read (is it a file?)");
+  }
   if (loaded.digests_.size() == before) {
     return absl::InvalidArgumentError(file_flag + " " + file +
                                       ": holds no key");

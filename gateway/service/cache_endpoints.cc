@@ -59,8 +59,10 @@ Json Available(const absl::StatusOr<Part>& part) {
 ApiOr<std::string_view> TierOf(std::string_view query) {
   if (query.empty()) return std::string_view();
   const std::size_t equals = query.find('=');
+  const std::size_t more = query.find('&');
   if (query.substr(0, equals) != kParameter ||
-      equals == std::string_view::npos) {
+      equals == std::string_view::npos || more != std::string_view::npos) {
+    if (query.starts_with("tier=")) query.remove_prefix(more + 1);
     return openai::FieldError(
         std::string(query.substr(0, query.find_first_of("=&"))),
         "the only parameter is tier, given once");

@@ -136,6 +136,9 @@ TEST_F(CacheEndpointsTest, WhatIsNotUnderstoodClearsNothing) {
     EXPECT_EQ(response.status, 400) << query;
     EXPECT_TRUE(json::parse(response.body).contains("error")) << query;
   }
+  const json twice = json::parse(Clear("?tier=store&dry_run=1").body);
+  EXPECT_EQ(twice.at("error").at("message"),
+            "dry_run: the only parameter is tier, given once");
   EXPECT_TRUE(cache_.cleared.empty());
   EXPECT_EQ(engine_->clear_calls(), 0);
   EXPECT_EQ(Get("/v1/cache/clear").status, 405);

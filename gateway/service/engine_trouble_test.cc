@@ -144,7 +144,7 @@ TEST_F(EngineTroubleTest, WaitsForTheEngineThatFollowsOneThatStops) {
   Script({Refused(v1::Refused::DRAINING, "the engine is stopping", 1000)});
   const auto client = Connect();
   client->SendRequest("POST", kChatPath, Chat().dump());
-  while (Get("/health").status == 200) continue;
+  for (int i = 0; i < 2000 && Get("/health").status == 200; ++i) continue;
   engine_->Kill();
   MakeEngine("one");
   StartEngine();

@@ -13,6 +13,7 @@
 #include "gateway/service/endpoints.h"
 #include "gateway/service/local_request.h"
 #include "gateway/service/replies.h"
+#include "gateway/tokenizer/utf8.h"
 #include "spdlog/spdlog.h"
 
 namespace holdfast::gateway {
@@ -245,7 +246,8 @@ asio::awaitable<void> Dispatch(Call call) {
   co_await route->handler(call);
 }
 
-// Error texts may quote the client: they must not break the line.
+// Error texts may quote the client: they must not break the line, nor make the
+// log something else than UTF-8.
 std::string ForLog(std::string text) {
   if (text.size() > kMaxLogError) {
     text.resize(kMaxLogError);
@@ -254,7 +256,12 @@ std::string ForLog(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
   }
-  return text;
+  std::string_view rest = text;
+  while (true) {
+    rest.remove_prefix(ValidUtf8Bytes(rest));
+    if (rest.empty()) return text;
+    text[text.size() - rest.size()] = '?';
+  }
 }
 
 void Log(const RequestRecord& record) {
