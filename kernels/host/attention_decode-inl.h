@@ -40,7 +40,7 @@ inline constexpr int kVectorsTogether = 4;
 inline constexpr int kKeyVectors = kVectorsTogether;
 inline constexpr std::size_t kLine = 64;  // bytes that one fetch brings
 // Keys whose values stay in the first-level cache over all heads and columns.
-inline constexpr int kKeysTogether = 32;
+inline constexpr int kKeysTogether = 64;
 // Rows are fetched ahead: without that decode runs at half the speed once they
 // leave the cache. Up to this many bytes ahead into the first-level cache, and
 // beyond, where they would be displaced before their use, into the second.
@@ -79,8 +79,9 @@ inline constexpr std::size_t kNearBytes = 24 << 10;
     }                                          \
   }
 
-HWY_INLINE void Fetch(const std::byte* data, bool is_far) {
-  if (is_far) {
+template <bool kFar>
+HWY_INLINE void Fetch(const std::byte* data) {
+  if constexpr (kFar) {
     __builtin_prefetch(data, 0, 2);
   } else {
     hwy::Prefetch(data);
@@ -94,13 +95,18 @@ struct KeyVectors {
   // As many bytes as the granules have that they are in, to be fetched
   // meanwhile.
   const std::byte* ahead = nullptr;
-  bool is_far = false;
-  int granules = 0;
 };
+
+// Keys whose scores are computed together, and lines that go by with each of
+// their dim pairs.
+HWY_INLINE int KeysAtOnce() { return kKeyVectors * LaneCount(); }
+HWY_INLINE int LinesAtOnce() {
+  return std::max(1, KeysAtOnce() / kGranuleTokens);
+}
 
 // kHeads query heads against kKeyVectors vectors of keys; the chain over dims
 // of each key is in its own lane. scores: of the heads.
-template <StateType kState, int kHeads>
+template <StateType kState, int kHeads, bool kFar>
 void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
                float* scores) {
   static_assert(kKeyVectors == 2 || kKeyVectors == 4);
@@ -109,6 +115,7 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
   const std::byte* const b = keys.numbers[1];
   [[maybe_unused]] const std::byte* const c = keys.numbers[kKeyVectors - 2];
   [[maybe_unused]] const std::byte* const last = keys.numbers[kKeyVectors - 1];
+  const std::byte* ahead = keys.ahead;
   HF_REPEAT_4(HF_START)
   for (int dim = 0; dim < dims; dim += 2) {
     VF a_even, a_odd, b_even, b_odd;
@@ -120,10 +127,8 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
       LoadKeyPair<kState>(c, dim, c_even, c_odd);
       LoadKeyPair<kState>(last, dim, d_even, d_odd);
     }
-    const std::size_t at = dim / 2 * kKeyPairBytes<kState>;
-    for (int i = 0; i < keys.granules; ++i) {
-      Fetch(keys.ahead + at * keys.granules + i * kLine, keys.is_far);
-    }
+    for (int i = 0; i < LinesAtOnce(); ++i) Fetch<kFar>(ahead + i * kLine);
+    ahead += LinesAtOnce() * kKeyPairBytes<kState>;
     HF_REPEAT_4(HF_ACCUMULATE)
   }
   HF_REPEAT_4(HF_STORE)
@@ -175,9 +180,9 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
 // Adds keys [begin, end) to kVectors vectors of kHeads heads' outputs, which
 // have the order of LoadStatePair unless there is one. v: the first column of
 // row 0, `row` numbers a row.
-template <StateType kState, int kHeads, int kVectors>
+template <StateType kState, int kHeads, int kVectors, bool kFar>
 void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
-               std::size_t row, int begin, int end, bool is_far,
+               std::size_t row, int begin, int end,
                const float* HWY_RESTRICT weights, float* HWY_RESTRICT out,
                std::ptrdiff_t out_stride) {
   static_assert(kVectors == 1 || kVectors == 2 || kVectors == 4);
@@ -189,7 +194,7 @@ void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
     const std::size_t at = key * row + column;
     const std::size_t bytes = kVectors * lanes * kElementBytes;
     for (std::size_t i = 0; i < bytes; i += kLine) {
-      Fetch(ahead + (key - begin) * bytes + i, is_far);
+      Fetch<kFar>(ahead + (key - begin) * bytes + i);
     }
     VF v0, v1, v2, v3;
     if constexpr (kVectors == 1) {
@@ -216,8 +221,12 @@ void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
 #undef HF_ACCUMULATE
 #undef HF_STORE
 
+// How far ahead of its use memory is fetched: in its order, which is not that
+// of its use within so many keys.
+inline int KeysAhead() { return std::max(KeysAtOnce(), kKeysTogether); }
+
 // One row over one tile.
-template <StateType kState>
+template <StateType kState, bool kFar>
 class DecodeTile {
  public:
   DecodeTile(const KvShape& shape, const KvTile& tile, int keys, const float* q,
@@ -231,8 +240,7 @@ class DecodeTile {
         scores_(scores),
         partials_(partials),
         partial_floats_(kPartialHeader + shape.head_dim),
-        ahead_bytes_(KeysAhead() * shape.TokenBytes()),
-        is_far_(ahead_bytes_ > kNearBytes) {}
+        ahead_bytes_(KeysAhead() * shape.TokenBytes()) {}
 
   void Run() {
     Score();
@@ -266,18 +274,10 @@ class DecodeTile {
     }
   }
 
-  // Keys whose scores are computed together.
-  static int KeysAtOnce() { return kKeyVectors * LaneCount(); }
-  // How far ahead of its use memory is fetched: in its order, which is not that
-  // of its use within so many keys.
-  static int KeysAhead() { return std::max(KeysAtOnce(), kKeysTogether); }
-
   void Score() {
     const int lanes = LaneCount();
     const int width = KeysAtOnce();
     KeyVectors keys;
-    keys.granules = std::max(1, width / kGranuleTokens);
-    keys.is_far = is_far_;
     // Of one head.
     const std::size_t part = width * shape_.head_dim * shape_.ElementBytes();
     const std::size_t all =
@@ -304,7 +304,7 @@ class DecodeTile {
   template <int kHeads>
   void ScoreHeads(const KeyVectors& keys, int head, int heads) {
     if (heads == kHeads) {
-      ScoreKeys<kState, kHeads>(
+      ScoreKeys<kState, kHeads, kFar>(
           keys, q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
           shape_.head_dim, scores_ + head * kTileKeys);
     } else if constexpr (kHeads > 1) {
@@ -357,10 +357,10 @@ class DecodeTile {
     const std::byte* const ahead =
         ahead_ + VIndex(shape_, 0, head / group_, dim) * (end - begin) *
                      shape_.ElementBytes();
-    WeighKeys<kState, kHeads, kVectors>(
+    WeighKeys<kState, kHeads, kVectors, kFar>(
         tile_.v, ahead, VIndex(shape_, 0, head / group_, dim),
         static_cast<std::size_t>(shape_.kv_heads) * shape_.head_dim, begin, end,
-        is_far_, scores_ + head * kTileKeys,
+        scores_ + head * kTileKeys,
         partials_ + head * partial_floats_ + kPartialHeader + dim,
         partial_floats_);
   }
@@ -395,7 +395,6 @@ class DecodeTile {
   float* partials_;
   const std::ptrdiff_t partial_floats_;
   const std::size_t ahead_bytes_;
-  const bool is_far_;
   const std::byte* ahead_ = nullptr;
 };
 

@@ -24,15 +24,19 @@ namespace HWY_NAMESPACE {
 #if HF_TARGET_HAS_KERNELS
 
 // Rows whose accumulators fit the registers beside the weights, and rows for
-// which two panels' do. Two panels, because one row over one is a single chain
-// for each vector: it waits for the latency of every addition. (Two panels that
-// do not lie side by side are two streams of memory: half as fast as one.)
+// which two panels' do, or four vectors of an unquantised panel, which has more
+// than two where they are short. Two panels, because one row over one is a
+// single chain for each vector: it waits for the latency of every addition.
+// (Two panels that do not lie side by side are two streams of memory: half as
+// fast as one.)
 #if HWY_TARGET == HWY_AVX2
 inline constexpr int kFewRows = 4;
 inline constexpr int kFewRowsOfTwoPanels = 1;
+inline constexpr int kFewRowsOfFourVectors = 2;
 #else
 inline constexpr int kFewRows = 8;
 inline constexpr int kFewRowsOfTwoPanels = 4;
+inline constexpr int kFewRowsOfFourVectors = 4;
 #endif
 
 // How far ahead of its use memory is fetched: the processor's own prefetching
@@ -75,7 +79,8 @@ inline const std::byte* FetchAt(const std::byte* data, std::int64_t bytes,
     }                                                                   \
   }
 
-// Columns [column, column + 2 vectors) of a panel, or of the two of a pair.
+// Columns [column, column + 2 vectors) of a quantised panel, or of the two of a
+// pair.
 // out: [panel][row][kPanelColumns]. next: the weights that are read after them.
 template <WeightType kType, int kRows, int kPanels>
 void FewColumns(const Panel& panel, int column, std::int64_t cols,
@@ -84,72 +89,110 @@ void FewColumns(const Panel& panel, int column, std::int64_t cols,
   const DF d;
   const int lanes = LaneCount();
   HF_REPEAT_8(HF_START)
-  if constexpr (IsQuantised(kType)) {
-    // A pair's second panel follows the first's columns in every row.
-    const int width = kPanels == 2 ? 2 * kPanelColumns : panel.width;
-    const int at0 = panel.column + column;
-    const int at1 = at0 + lanes;
-    const int at2 = at0 + (kPanels - 1) * kPanelColumns;
-    const int at3 = at2 + lanes;
-    const std::byte* block = panel.data;
-    constexpr QuantFormat kFormat = FormatOf(kType);
-    constexpr int kPairRows = kFormat.nibbles ? 1 : 2;
-    const auto block_bytes =
-        static_cast<std::int64_t>(QuantBlockBytes(kType)) * width;
-    const std::int64_t blocks = (cols + kFormat.block - 1) / kFormat.block;
-    const std::byte* ahead = FetchAt(block, block_bytes, 0, blocks, next);
-    int group = 0;
-    for (std::int64_t k0 = 0; k0 < cols; k0 += kFormat.group) {
-      const VF scale0 = LoadScale<kType>(block, width, at0, group);
-      const VF scale1 = LoadScale<kType>(block, width, at1, group);
-      const VF scale2 = LoadScale<kType>(block, width, at2, group);
-      const VF scale3 = LoadScale<kType>(block, width, at3, group);
-      const VF minimum0 = LoadMinimum<kType>(block, width, at0, group);
-      const VF minimum1 = LoadMinimum<kType>(block, width, at1, group);
-      const VF minimum2 = LoadMinimum<kType>(block, width, at2, group);
-      const VF minimum3 = LoadMinimum<kType>(block, width, at3, group);
-      const std::byte* values = GroupValues<kType>(block, width, group);
-      hwy::Prefetch(ahead);
-      const std::byte* const values_ahead = ahead + (values - block);
-      for (int pair = 0; pair < kFormat.group / 2; ++pair) {
-        hwy::Prefetch(values_ahead + kPairRows * pair * width);
-        VF even0, odd0, even1, odd1, even2, odd2, even3, odd3;
-        LoadPair<kType>(values, width, pair, at0, even0, odd0);
-        LoadPair<kType>(values, width, pair, at1, even1, odd1);
-        LoadPair<kType>(values, width, pair, at2, even2, odd2);
-        LoadPair<kType>(values, width, pair, at3, even3, odd3);
-        std::int64_t k = k0 + 2 * pair;
-        VF w0 = Dequantise<kType>(even0, scale0, minimum0);
-        VF w1 = Dequantise<kType>(even1, scale1, minimum1);
-        [[maybe_unused]] VF w2 = Dequantise<kType>(even2, scale2, minimum2);
-        [[maybe_unused]] VF w3 = Dequantise<kType>(even3, scale3, minimum3);
-        HF_REPEAT_8(HF_ACCUMULATE)
-        ++k;
-        w0 = Dequantise<kType>(odd0, scale0, minimum0);
-        w1 = Dequantise<kType>(odd1, scale1, minimum1);
-        w2 = Dequantise<kType>(odd2, scale2, minimum2);
-        w3 = Dequantise<kType>(odd3, scale3, minimum3);
-        HF_REPEAT_8(HF_ACCUMULATE)
-      }
-      if (++group == kFormat.block / kFormat.group) {
-        group = 0;
-        block += block_bytes;
-        ahead = FetchAt(panel.data, block_bytes, k0 / kFormat.block + 1, blocks,
-                        next);
-      }
-    }
-  } else {
-    static_assert(kPanels == 1);
-    constexpr auto kRowBytes =
-        static_cast<std::int64_t>(ColumnBytes(kType, 1)) * kPanelColumns;
-    for (std::int64_t k = 0; k < cols; ++k) {
-      hwy::Prefetch(FetchAt(panel.data, kRowBytes, k, cols, next));
-      const VF w0 = LoadPlain<kType>(panel.data, k, column);
-      const VF w1 = LoadPlain<kType>(panel.data, k, column + lanes);
-      [[maybe_unused]] const VF w2 = w0;
-      [[maybe_unused]] const VF w3 = w1;
+  // A pair's second panel follows the first's columns in every row.
+  const int width = kPanels == 2 ? 2 * kPanelColumns : panel.width;
+  const int at0 = panel.column + column;
+  const int at1 = at0 + lanes;
+  const int at2 = at0 + (kPanels - 1) * kPanelColumns;
+  const int at3 = at2 + lanes;
+  const std::byte* block = panel.data;
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  constexpr int kPairRows = kFormat.nibbles ? 1 : 2;
+  const auto block_bytes =
+      static_cast<std::int64_t>(QuantBlockBytes(kType)) * width;
+  const std::int64_t blocks = (cols + kFormat.block - 1) / kFormat.block;
+  const std::byte* ahead = FetchAt(block, block_bytes, 0, blocks, next);
+  int group = 0;
+  for (std::int64_t k0 = 0; k0 < cols; k0 += kFormat.group) {
+    const VF scale0 = LoadScale<kType>(block, width, at0, group);
+    const VF scale1 = LoadScale<kType>(block, width, at1, group);
+    const VF scale2 = LoadScale<kType>(block, width, at2, group);
+    const VF scale3 = LoadScale<kType>(block, width, at3, group);
+    const VF minimum0 = LoadMinimum<kType>(block, width, at0, group);
+    const VF minimum1 = LoadMinimum<kType>(block, width, at1, group);
+    const VF minimum2 = LoadMinimum<kType>(block, width, at2, group);
+    const VF minimum3 = LoadMinimum<kType>(block, width, at3, group);
+    const std::byte* values = GroupValues<kType>(block, width, group);
+    hwy::Prefetch(ahead);
+    const std::byte* const values_ahead = ahead + (values - block);
+    for (int pair = 0; pair < kFormat.group / 2; ++pair) {
+      hwy::Prefetch(values_ahead + kPairRows * pair * width);
+      VF even0, odd0, even1, odd1, even2, odd2, even3, odd3;
+      LoadPair<kType>(values, width, pair, at0, even0, odd0);
+      LoadPair<kType>(values, width, pair, at1, even1, odd1);
+      LoadPair<kType>(values, width, pair, at2, even2, odd2);
+      LoadPair<kType>(values, width, pair, at3, even3, odd3);
+      std::int64_t k = k0 + 2 * pair;
+      VF w0 = Dequantise<kType>(even0, scale0, minimum0);
+      VF w1 = Dequantise<kType>(even1, scale1, minimum1);
+      [[maybe_unused]] VF w2 = Dequantise<kType>(even2, scale2, minimum2);
+      [[maybe_unused]] VF w3 = Dequantise<kType>(even3, scale3, minimum3);
+      HF_REPEAT_8(HF_ACCUMULATE)
+      ++k;
+      w0 = Dequantise<kType>(odd0, scale0, minimum0);
+      w1 = Dequantise<kType>(odd1, scale1, minimum1);
+      w2 = Dequantise<kType>(odd2, scale2, minimum2);
+      w3 = Dequantise<kType>(odd3, scale3, minimum3);
       HF_REPEAT_8(HF_ACCUMULATE)
     }
+    if (++group == kFormat.block / kFormat.group) {
+      group = 0;
+      block += block_bytes;
+      ahead = FetchAt(panel.data, block_bytes, k0 / kFormat.block + 1, blocks,
+                      next);
+    }
+  }
+  HF_REPEAT_8(HF_STORE)
+}
+
+#undef HF_START
+#undef HF_ACCUMULATE
+#undef HF_STORE
+
+// Row r has an accumulator for each vector, two of which are a pair.
+#define HF_START(r)                         \
+  [[maybe_unused]] VF c0_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c1_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c2_##r = hn::Zero(d); \
+  [[maybe_unused]] VF c3_##r = hn::Zero(d);
+#define HF_ACCUMULATE(r)                          \
+  if constexpr (kRows > r) {                      \
+    const VF a = hn::Set(d, x[r * x_stride + k]); \
+    c0_##r = hn::MulAdd(a, w0, c0_##r);           \
+    c1_##r = hn::MulAdd(a, w1, c1_##r);           \
+    if constexpr (kPairs > 1) {                   \
+      c2_##r = hn::MulAdd(a, w2, c2_##r);         \
+      c3_##r = hn::MulAdd(a, w3, c3_##r);         \
+    }                                             \
+  }
+#define HF_STORE(r)                                           \
+  if constexpr (kRows > r) {                                  \
+    float* const row = out + r * kPanelColumns;               \
+    StorePlainPair<kType>(c0_##r, c1_##r, row);               \
+    if constexpr (kPairs > 1) {                               \
+      StorePlainPair<kType>(c2_##r, c3_##r, row + 2 * lanes); \
+    }                                                         \
+  }
+
+// Columns [column, column + 2 kPairs vectors) of an unquantised panel.
+template <WeightType kType, int kRows, int kPairs>
+void FewPlainColumns(const Panel& panel, int column, std::int64_t cols,
+                     const float* HWY_RESTRICT x, std::int64_t x_stride,
+                     const std::byte* next, float* HWY_RESTRICT out) {
+  const DF d;
+  [[maybe_unused]] const int lanes = LaneCount();
+  constexpr auto kRowBytes =
+      static_cast<std::int64_t>(ColumnBytes(kType, 1)) * kPanelColumns;
+  HF_REPEAT_8(HF_START)
+  for (std::int64_t k = 0; k < cols; ++k) {
+    hwy::Prefetch(FetchAt(panel.data, kRowBytes, k, cols, next));
+    VF w0, w1;
+    LoadPlainPair<kType>(panel.data, k, column, w0, w1);
+    [[maybe_unused]] VF w2 = w0, w3 = w1;
+    if constexpr (kPairs > 1) {
+      LoadPlainPair<kType>(panel.data, k, column + 2 * lanes, w2, w3);
+    }
+    HF_REPEAT_8(HF_ACCUMULATE)
   }
   HF_REPEAT_8(HF_STORE)
 }
@@ -163,9 +206,23 @@ void FewPanels(const ProductFew& few, const Panel* panels,
                const std::byte* next) {
   float sums[kPanels * kRows * kPanelColumns];
   const int step = 2 * LaneCount();
-  for (int column = 0; column < kPanelColumns; column += step) {
-    FewColumns<kType, kRows, kPanels>(panels[0], column, few.cols, few.x,
-                                      few.cols, next, sums + column);
+  int column = 0;
+  if constexpr (!IsQuantised(kType)) {
+    if constexpr (kRows <= kFewRowsOfFourVectors) {
+      for (; column + 2 * step <= kPanelColumns; column += 2 * step) {
+        FewPlainColumns<kType, kRows, 2>(panels[0], column, few.cols, few.x,
+                                         few.cols, next, sums + column);
+      }
+    }
+    for (; column < kPanelColumns; column += step) {
+      FewPlainColumns<kType, kRows, 1>(panels[0], column, few.cols, few.x,
+                                       few.cols, next, sums + column);
+    }
+  } else {
+    for (; column < kPanelColumns; column += step) {
+      FewColumns<kType, kRows, kPanels>(panels[0], column, few.cols, few.x,
+                                        few.cols, next, sums + column);
+    }
   }
   for (int p = 0; p < kPanels; ++p) {
     const std::int64_t first = panels[p].first_column;

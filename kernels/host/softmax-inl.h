@@ -51,12 +51,24 @@ HWY_INLINE void WeightsOver(float largest_score, int keys,
   const DF d;
   const int step = LaneCount();
   const VF largest = hn::Set(d, largest_score);
+  const auto weigh = [&](float* numbers) HWY_ATTR {
+    const VF weight = ExpOrZero(hn::Sub(hn::LoadU(d, numbers), largest));
+    hn::StoreU(weight, d, numbers);
+    return weight;
+  };
   for (int lane = 0; lane < kVirtualLanes; lane += step) {
     VF sum = hn::Zero(d);
-    for (int j = lane; j < keys + lane; j += kVirtualLanes) {
-      const VF weight = ExpOrZero(hn::Sub(hn::LoadU(d, scores + j), largest));
-      hn::StoreU(weight, d, scores + j);
-      sum = hn::Add(sum, weight);
+    int j = lane;
+    // Four at once, so that the polynomial's numbers are read once for them.
+    for (; j + 3 * kVirtualLanes < keys + lane; j += 4 * kVirtualLanes) {
+      const VF w0 = weigh(scores + j);
+      const VF w1 = weigh(scores + j + kVirtualLanes);
+      const VF w2 = weigh(scores + j + 2 * kVirtualLanes);
+      const VF w3 = weigh(scores + j + 3 * kVirtualLanes);
+      sum = hn::Add(hn::Add(hn::Add(hn::Add(sum, w0), w1), w2), w3);
+    }
+    for (; j < keys + lane; j += kVirtualLanes) {
+      sum = hn::Add(sum, weigh(scores + j));
     }
     hn::StoreU(sum, d, lane_sums + lane);
   }

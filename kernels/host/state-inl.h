@@ -36,13 +36,8 @@ HWY_INLINE VF LoadState(const std::byte* view, std::size_t index) {
 template <StateType kState>
 HWY_INLINE void LoadStatePair(const std::byte* view, std::size_t index,
                               VF& first, VF& second) {
-  const DF d;
   if constexpr (kState == StateType::kBF16) {
-    const DU du;
-    const auto pairs =
-        hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(view + index * 2));
-    first = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-    second = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+    LoadBf16Pair(view + index * 2, first, second);
   } else {
     first = LoadState<kState>(view, index);
     second = LoadState<kState>(view, index + LaneCount());
@@ -80,14 +75,11 @@ inline constexpr std::size_t kKeyPairBytes = (kState == StateType::kBF16 ? 1
 template <StateType kState>
 HWY_INLINE void LoadKeyPair(const std::byte* lanes, int dim, VF& even,
                             VF& odd) {
-  const DF d;
   const std::byte* p = lanes + dim / 2 * kKeyPairBytes<kState>;
   if constexpr (kState == StateType::kBF16) {
-    const DU du;
-    const auto pairs = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(p));
-    even = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-    odd = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+    LoadBf16Pair(p, even, odd);
   } else {
+    const DF d;
     const auto* numbers = reinterpret_cast<const float*>(p);
     even = hn::LoadU(d, numbers);
     odd = hn::LoadU(d, numbers + kGranuleTokens);

@@ -32,6 +32,16 @@ HWY_INLINE VF LoadBf16(const std::byte* p) {
   return hn::BitCast(DF(), hn::ShiftLeft<16>(bits));
 }
 
+// Numbers [0, 2 lanes) from `p`: those at even places and those at odd ones,
+// which takes one load and no shuffle.
+HWY_INLINE void LoadBf16Pair(const std::byte* p, VF& even, VF& odd) {
+  const DF d;
+  const DU du;
+  const auto pairs = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(p));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+  odd = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+}
+
 // Numbers at row k, from column `column`, of an unquantised panel.
 template <WeightType kType>
 HWY_INLINE VF LoadPlain(const std::byte* panel, std::int64_t k, int column) {
@@ -42,6 +52,31 @@ HWY_INLINE VF LoadPlain(const std::byte* panel, std::int64_t k, int column) {
     return LoadF16(panel + index * 2);
   } else {
     return LoadBf16(panel + index * 2);
+  }
+}
+
+// Numbers at row k, of columns [column, column + 2 lanes): for bf16 as
+// LoadBf16Pair orders them, otherwise the first and the second half.
+template <WeightType kType>
+HWY_INLINE void LoadPlainPair(const std::byte* panel, std::int64_t k,
+                              int column, VF& first, VF& second) {
+  if constexpr (kType == WeightType::kBF16) {
+    LoadBf16Pair(panel + (k * kPanelColumns + column) * 2, first, second);
+  } else {
+    first = LoadPlain<kType>(panel, k, column);
+    second = LoadPlain<kType>(panel, k, column + LaneCount());
+  }
+}
+
+// Stores what was computed from a pair of LoadPlainPair in the columns' order.
+template <WeightType kType>
+HWY_INLINE void StorePlainPair(VF first, VF second, float* to) {
+  const DF d;
+  if constexpr (kType == WeightType::kBF16) {
+    hn::StoreInterleaved2(first, second, d, to);
+  } else {
+    hn::StoreU(first, d, to);
+    hn::StoreU(second, d, to + LaneCount());
   }
 }
 
