@@ -36,8 +36,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   options.socket_path = attach::AttachSocketPath(server->config_.run_dir);
   options.staging = &server->staging_;
   options.staging_slots = server->config_.staging_slots();
-  options.on_detach = [devices = &server->devices_](std::uint64_t epoch) {
-    devices->Drop(epoch);
+  options.on_detach = [raw = server.get()](std::uint64_t epoch) {
+    raw->devices_.Drop(epoch);
+    // Nobody takes their pieces any more: what they hold is let go.
+    raw->tiers_.restores.Clear();
   };
   auto attach = attach::AttachServer::Start(std::move(options));
   if (!attach.ok()) return attach.status();

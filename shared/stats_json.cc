@@ -130,7 +130,11 @@ Json StatsJson(const v1::CacheStats& stats) {
           {"io", stats.io()},
           {"slots", stats.slots()},
           {"slots_lent", stats.slots_lent()},
-          {"stale_slots", stats.stale_slots()}};
+          {"stale_slots", stats.stale_slots()},
+          {"index_bytes", stats.index_bytes()},
+          {"waiting_bytes", stats.waiting_bytes()},
+          {"disk_held_bytes", stats.disk_held_bytes()},
+          {"store_held_bytes", stats.store_held_bytes()}};
 }
 
 }  // namespace holdfast

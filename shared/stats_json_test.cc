@@ -62,7 +62,15 @@ TEST(StatsJsonTest, TiersOfTheCacheService) {
   v1::NamedCount& refused = *tier.add_refused();
   refused.set_name("budget");
   refused.set_count(2);
+  stats.set_index_bytes(4);
+  stats.set_waiting_bytes(5);
+  stats.set_disk_held_bytes(6);
+  stats.set_store_held_bytes(7);
   const Json json = StatsJson(stats);
+  EXPECT_EQ(json.at("index_bytes"), 4);
+  EXPECT_EQ(json.at("waiting_bytes"), 5);
+  EXPECT_EQ(json.at("disk_held_bytes"), 6);
+  EXPECT_EQ(json.at("store_held_bytes"), 7);
   EXPECT_EQ(json.at("tiers").at(0).at("tier"), "disk");
   EXPECT_EQ(json.at("tiers").at(0).at("hits"), 3);
   EXPECT_EQ(json.at("tiers").at(0).at("refused"), Json({{"budget", 2}}));

@@ -57,7 +57,21 @@ std::string Rate(std::uint64_t bytes, double ms) {
                                     static_cast<double>(bytes) / ms * 1000)));
 }
 
-void TierRows(const v1::TierStats& tier, std::string& out) {
+// What a tier pays for beside its entries.
+std::string Beside(const v1::TierStats& tier, const v1::CacheStats& stats) {
+  if (tier.tier() == v1::TIER_STORE && stats.store_held_bytes() > 0) {
+    return fmt::format("  with      {} that went and are still read\n",
+                       HumanBytes(stats.store_held_bytes()));
+  }
+  if (tier.tier() != v1::TIER_DISK) return "";
+  return fmt::format(
+      "  with      index {}, waiting files {}, deleted and still read {}\n",
+      HumanBytes(stats.index_bytes()), HumanBytes(stats.waiting_bytes()),
+      HumanBytes(stats.disk_held_bytes()));
+}
+
+void TierRows(const v1::TierStats& tier, const v1::CacheStats& stats,
+              std::string& out) {
   auto to = std::back_inserter(out);
   fmt::format_to(to, "{:<6} {}\n", TierText(tier.tier()),
                  !tier.available() ? "not available"
@@ -69,6 +83,7 @@ void TierRows(const v1::TierStats& tier, std::string& out) {
       to, "  holds     {} entries, {} of {}, {} pinned, {} foreign\n",
       tier.entries(), HumanBytes(tier.bytes()), HumanBytes(tier.budget_bytes()),
       tier.pinned_entries(), tier.foreign_entries());
+  out += Beside(tier, stats);
   fmt::format_to(to, "  read      {} hits of {} lookups, {} tokens, {}{}\n",
                  tier.hits(), tier.lookups(), tier.hit_tokens(),
                  HumanBytes(tier.read_bytes()),
@@ -103,7 +118,7 @@ void ChunkRow(const v1::CacheEntry& entry, std::string& out) {
 
 std::string StatsTable(const v1::CacheStats& stats) {
   std::string out;
-  for (const v1::TierStats& tier : stats.tiers()) TierRows(tier, out);
+  for (const v1::TierStats& tier : stats.tiers()) TierRows(tier, stats, out);
   fmt::format_to(
       std::back_inserter(out),
       "slots  {} of {} in use, {} stale returns\ndisk   {} free, {} stay free, "

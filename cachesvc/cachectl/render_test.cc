@@ -4,6 +4,8 @@
 
 #include "cachesvc/cachectl/engine_stats.h"
 #include "cachesvc/cachectl/render_disk.h"
+#include "cachesvc/cachectl/text.h"
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -131,6 +133,24 @@ TEST(Render, JsonHasEveryField) {
 TEST(Render, StatsTellOfTheEngineOrThatItIsAway) {
   v1::CacheStats stats;
   stats.set_slots(3);
+  v1::TierStats& disk = *stats.add_tiers();
+  disk.set_tier(v1::TIER_DISK);
+  disk.set_available(true);
+  v1::TierStats& store = *stats.add_tiers();
+  store.set_tier(v1::TIER_STORE);
+  store.set_available(true);
+  stats.set_index_bytes(5000);
+  stats.set_waiting_bytes(6000);
+  stats.set_disk_held_bytes(7000);
+  stats.set_store_held_bytes(8000);
+  EXPECT_THAT(StatsTable(stats),
+              HasSubstr(fmt::format(
+                  "  with      index {}, waiting files {}, deleted and still "
+                  "read {}\n",
+                  HumanBytes(5000), HumanBytes(6000), HumanBytes(7000))));
+  EXPECT_THAT(
+      StatsTable(stats),
+      HasSubstr(fmt::format("  with      {} that went", HumanBytes(8000))));
   const absl::StatusOr<v1::EngineStats> away =
       absl::UnavailableError("engine not reachable at x");
   EXPECT_EQ(EngineStatsTable(away), "engine not reachable at x\n");

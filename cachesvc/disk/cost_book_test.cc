@@ -123,6 +123,7 @@ class SlowIndex final : public Index {
       override {
     return index_.Scan(table, visit);
   }
+  std::uint64_t DiskBytes() override { return 0; }
 
  private:
   void Wait() {

@@ -79,6 +79,8 @@ class Index {
   virtual absl::Status Scan(
       Table table,
       const std::function<bool(std::string_view, std::string_view)>& visit) = 0;
+  // What it takes on the disk now, with what was moved aside of a damaged one.
+  virtual std::uint64_t DiskBytes() = 0;
 };
 
 }  // namespace holdfast::cachesvc

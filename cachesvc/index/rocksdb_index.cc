@@ -1,5 +1,7 @@
 #include "cachesvc/index/rocksdb_index.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <filesystem>
 #include <system_error>
@@ -90,6 +92,23 @@ rocksdb::ColumnFamilyOptions FamilyOptions(
   return family;
 }
 
+std::string AsideOf(const std::string& folder) { return folder + ".corrupt"; }
+
+// Blocks, not sizes: logs are allocated ahead of what is in them. Files come
+// and go meanwhile; nothing for a folder that is not there.
+std::uint64_t BytesOfFolder(const std::string& folder) {
+  std::uint64_t sum = 0;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator it(folder, error);
+  for (; !error && it != std::filesystem::end(it); it.increment(error)) {
+    struct stat info;
+    if (lstat(it->path().c_str(), &info) == 0) {
+      sum += static_cast<std::uint64_t>(info.st_blocks) * 512;
+    }
+  }
+  return sum;
+}
+
 class RocksDbIndex final : public Index {
  public:
   RocksDbIndex(std::string folder, std::unique_ptr<rocksdb::DB> db,
@@ -170,6 +189,10 @@ class RocksDbIndex final : public Index {
     return ToStatus(it->status(), "scan index " + folder_);
   }
 
+  std::uint64_t DiskBytes() override {
+    return BytesOfFolder(folder_) + BytesOfFolder(AsideOf(folder_));
+  }
+
  private:
   rocksdb::ColumnFamilyHandle* Handle(Table table) const {
     return handles_[static_cast<std::size_t>(table)];
@@ -209,7 +232,7 @@ absl::StatusOr<std::unique_ptr<Index>> OpenRocksDbIndex(
 }
 
 absl::Status MoveIndexAside(const std::string& folder) {
-  const std::string aside = folder + ".corrupt";
+  const std::string aside = AsideOf(folder);
   std::error_code error;
   std::filesystem::remove_all(aside, error);
   if (!error) std::filesystem::rename(folder, aside, error);

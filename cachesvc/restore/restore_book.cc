@@ -17,13 +17,13 @@ class RestoreBook::Active {
  public:
   Active(std::unique_ptr<PieceSource> source, const RestoreStart& start,
          StagingSlots& slots)
-      : source_(std::move(source)),
-        deadline_(start.deadline),
+      : deadline_(start.deadline),
         on_done_(start.on_done),
         slots_(slots),
-        rows_begin_(start.have_rows / kBlockTokens * source_->block_bytes()),
+        rows_begin_(start.have_rows / kBlockTokens * source->block_bytes()),
         rows_end_((start.position + kBlockTokens - 1) / kBlockTokens *
-                  source_->block_bytes()) {
+                  source->block_bytes()),
+        source_(std::move(source)) {
     for (std::size_t i = 0; i < source_->pieces().size(); ++i) {
       if (Target(i).bytes > 0) wanted_.push_back(i);
     }
@@ -57,8 +57,25 @@ class RestoreBook::Active {
     return lock.owns_lock() && now >= deadline_ && lent_.empty();
   }
 
+  // What it reads from is let go with the last piece, or the first error: the
+  // engine may say late that a restore has ended.
   absl::StatusOr<HandedPieces> Next() {
     const std::lock_guard lock(mutex_);
+    if (source_ == nullptr) return ended_;
+    absl::StatusOr<HandedPieces> handed = Read();
+    if (handed.ok() && !handed->last) return handed;
+    if (handed.ok()) {
+      ended_ = HandedPieces{.pieces = {}, .last = true};
+    } else {
+      ended_ = absl::NotFoundError("the restore failed before");
+    }
+    source_.reset();
+    reading_.clear();
+    return handed;
+  }
+
+ private:
+  absl::StatusOr<HandedPieces> Read() {
     if (auto s = StartReads(); !s.ok()) return s;
     HandedPieces handed;
     // Half of what is under way: the engine copies it while the rest is read.
@@ -80,7 +97,6 @@ class RestoreBook::Active {
     return handed;
   }
 
- private:
   struct Reading {
     std::size_t piece;
     StagingSlots::SlotRef slot;
@@ -134,7 +150,6 @@ class RestoreBook::Active {
     return target;
   }
 
-  const std::unique_ptr<PieceSource> source_;
   const Deadline deadline_;
   std::function<void()> on_done_;
   StagingSlots& slots_;
@@ -142,9 +157,11 @@ class RestoreBook::Active {
   const std::uint64_t rows_end_;
   std::vector<std::size_t> wanted_;
 
-  std::mutex mutex_;             // guards all below
-  std::size_t next_ = 0;         // of wanted_, not started yet
-  std::deque<Reading> reading_;  // in order
+  std::mutex mutex_;  // guards all below
+  std::unique_ptr<PieceSource> source_;
+  absl::StatusOr<HandedPieces> ended_;  // what Next() says without a source
+  std::size_t next_ = 0;                // of wanted_, not started yet
+  std::deque<Reading> reading_;         // in order
   std::map<std::uint32_t, StagingSlots::SlotRef> lent_;
 };
 

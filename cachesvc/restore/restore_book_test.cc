@@ -3,6 +3,7 @@
 #include "cachesvc/restore/restore_book.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -311,6 +312,38 @@ TEST_F(RestoreBookTest, ForgottenOnesGoAtTheirDeadline) {
     ASSERT_TRUE(begin(Deadline::min()).ok());
     EXPECT_EQ(book_->live(), 3u);
   }
+}
+
+// The engine tells of an end when it next has something to say.
+TEST_F(RestoreBookTest, WhatItReadsIsLetGoWithTheLastPiece) {
+  const auto anchor = MakeAnchor(PromptIds(512, 1, 1024));
+  const FileKey key = Write(*anchor);
+  ASSERT_TRUE(Begin({*anchor, key, 1024}).ok());
+  for (bool last = false; !last;) {
+    const auto handed = book_->Next(id_, {});
+    ASSERT_TRUE(handed.ok()) << handed.status();
+    last = handed->last;
+  }
+  EXPECT_EQ(book_->live(), 1u);
+  ASSERT_TRUE(world_.store->Evict(std::span(&key, 1)).ok());
+  EXPECT_EQ(world_.store->Use().held_bytes, 0u);
+  // It may still give slots back.
+  const auto more = book_->Next(id_, {});
+  ASSERT_TRUE(more.ok());
+  EXPECT_TRUE(more->last);
+  EXPECT_TRUE(more->pieces.empty());
+}
+
+TEST_F(RestoreBookTest, AndWithTheFirstError) {
+  const auto anchor = MakeAnchor(PromptIds(512, 1, 1024));
+  const FileKey key = Write(*anchor);
+  ASSERT_TRUE(Begin({*anchor, key, 1024}).ok());
+  world_.faults.FailCalls("read ", EIO);
+  EXPECT_FALSE(book_->Next(id_, {}).ok());
+  world_.faults.Clear();
+  EXPECT_EQ(book_->Next(id_, {}).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(world_.store->Evict(std::span(&key, 1)).ok());
+  EXPECT_EQ(world_.store->Use().held_bytes, 0u);
 }
 
 TEST_F(RestoreBookTest, OneLeavesSlotsForAnother) {

@@ -7,6 +7,7 @@
 
 #include "cachesvc/service/metrics_text.h"
 #include "cachesvc/service/tier_calls.h"
+#include "fmt/format.h"
 #include "shared/grpc_status.h"
 #include "spdlog/spdlog.h"
 
@@ -45,6 +46,7 @@ void FillEngine(const attach::AttachedPeer& peer, const LayoutBook& layouts,
   out->set_arena("host");
   out->set_pool_bytes(peer.pool_bytes);
   if (const auto layout = layouts.Get(peer.epoch)) {
+    if (layout->device_block_count > 0) out->set_arena("cuda_ipc");
     out->set_model_name(layout->model_name);
     FillLayout(*layout, out->mutable_layout());
   }
@@ -236,6 +238,12 @@ grpc::Status AdminService::RebuildIndex(
   if (tiers_.disk == nullptr) return NoDisk(tiers_);
   const auto report = tiers_.disk->store().RebuildIndex();
   if (!report.ok()) return ToGrpcStatus(report.status());
+  if (report->left_for_later > 0) {
+    return ToGrpcStatus(absl::UnavailableError(
+        fmt::format("{} files could not be read: they are tried again every "
+                    "minute, {} are adopted",
+                    report->left_for_later, report->adopted)));
+  }
   response->set_adopted_files(report->adopted);
   response->set_corrupt_files(report->corrupt_files);
   response->set_incomplete_entries(report->incomplete_manifests);

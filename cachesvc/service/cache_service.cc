@@ -136,12 +136,13 @@ double MillisecondsSince(steady_clock::time_point start) {
 
 absl::StatusOr<std::unique_ptr<PieceSource>> OpenSource(
     Tiers& tiers, const v1::TierCandidate& candidate,
-    const RestoreRequest& request, Deadline deadline) {
+    const RestoreRequest& request, bool touch, Deadline deadline) {
   if (candidate.tier() == v1::TIER_STORE) {
-    auto snapshot = tiers.store == nullptr
-                        ? nullptr
-                        : tiers.store->Take(EntryOfKey(request.manifest),
-                                            request.position, request.key_ids);
+    auto snapshot =
+        tiers.store == nullptr
+            ? nullptr
+            : tiers.store->Take(EntryOfKey(request.manifest), request.position,
+                                request.key_ids, touch);
     if (snapshot == nullptr) return absl::NotFoundError("it is evicted");
     return SnapshotSource::Make(std::move(snapshot), request.position);
   }
@@ -362,7 +363,7 @@ grpc::Status CacheService::RestoreBegin(grpc::ServerContext*,
                             .manifest = *key,
                             .position = candidate.position_tokens(),
                             .key_ids = ids},
-                           deadline);
+                           request->touch(), deadline);
   if (!source.ok()) {
     spdlog::warn("restore {}: {}", ToHex(*key), source.status().ToString());
     return ToGrpcStatus(source.status());

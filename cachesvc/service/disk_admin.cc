@@ -53,10 +53,11 @@ void FillStore(const Tiers& tiers, v1::TierStats* store) {
   store->set_available(true);
   store->set_entries(stats.sessions + stats.prefixes);
   store->set_bytes(stats.session_bytes + stats.prefix_bytes +
-                   stats.filling_bytes);
+                   stats.filling_bytes + stats.held_bytes);
   store->set_budget_bytes(tiers.store_budget_bytes);
   FillUse(tiers.store_use.get(), store);
   Count("too_large", stats.refused_too_large, store->mutable_refused());
+  Count("in_use", stats.refused_in_use, store->mutable_refused());
   Count("restore_mismatch", stats.mismatches, store->mutable_refused());
   Count("evicted", stats.evicted_sessions + stats.evicted_prefixes,
         store->mutable_removed());
@@ -148,6 +149,9 @@ void FillStats(const Tiers& tiers, v1::CacheStats* stats) {
   v1::TierStats* store = stats->add_tiers();
   store->set_tier(v1::TIER_STORE);
   FillStore(tiers, store);
+  if (tiers.store != nullptr) {
+    stats->set_store_held_bytes(tiers.store->stats().held_bytes);
+  }
   v1::TierStats* disk = stats->add_tiers();
   disk->set_tier(v1::TIER_DISK);
   v1::TierStats* spill = stats->add_tiers();
@@ -160,7 +164,7 @@ void FillStats(const Tiers& tiers, v1::CacheStats* stats) {
   disk->set_not_writing(use.not_writing);
   disk->set_entries(use.anchors);
   disk->set_chunks(use.chunks);
-  disk->set_bytes(use.disk_bytes + use.condemned_bytes + use.unadopted_bytes);
+  disk->set_bytes(use.charged_bytes());
   disk->set_budget_bytes(limits.disk_budget_bytes);
   disk->set_pinned_entries(use.pinned_manifests);
   disk->set_foreign_entries(use.foreign_manifests);
@@ -176,6 +180,10 @@ void FillStats(const Tiers& tiers, v1::CacheStats* stats) {
   Count("cut", counters.sessions_cut, spill->mutable_refused());
   Count("evicted", counters.evicted_sessions, spill->mutable_removed());
   Count("replaced", counters.replaced_sessions, spill->mutable_removed());
+  stats->set_index_bytes(use.index_bytes + use.ledger_bytes);
+  stats->set_waiting_bytes(use.condemned_bytes + use.unadopted_bytes +
+                           use.unknown_bytes);
+  stats->set_disk_held_bytes(use.held_bytes);
   stats->set_ttl_s(limits.ttl_s);
   stats->set_free_floor_bytes(limits.free_floor_bytes);
   stats->set_free_bytes(tiers.disk->FreeBytes());

@@ -160,7 +160,19 @@ std::string MetricsText(const attach::AttachServerState& state,
       Gauge("holdfast_cachesvc_staging_slots_used",
             "Slots that a restore or the engine holds", stats.slots_lent()),
       Counter("holdfast_cachesvc_stale_slots_total",
-              "Slots returned under an old generation", stats.stale_slots())};
+              "Slots returned under an old generation", stats.stale_slots()),
+      Gauge("holdfast_cachesvc_index_bytes",
+            "Index and ledger, in the disk tier's bytes", stats.index_bytes()),
+      Gauge("holdfast_cachesvc_waiting_bytes",
+            "Files that wait to be deleted or looked at, in the disk tier's "
+            "bytes",
+            stats.waiting_bytes()),
+      Gauge("holdfast_cachesvc_disk_held_bytes",
+            "Deleted files that restores read, in the disk tier's bytes",
+            stats.disk_held_bytes()),
+      Gauge("holdfast_cachesvc_store_held_bytes",
+            "Snapshots that went and are read, in the store's bytes",
+            stats.store_held_bytes())};
   AddTiers(stats, families);
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -79,13 +79,21 @@ absl::StatusOr<std::unique_ptr<StateStore::Filling>> StateStore::Begin(
                     spec.record.size();
   {
     const Lock lock(*this);
-    // What others are filling cannot be freed.
-    if (snapshot->bytes > options_.entry_bytes ||
-        snapshot->bytes + stats_.filling_bytes > options_.budget_bytes) {
+    if (snapshot->bytes >
+        std::min(options_.entry_bytes, options_.budget_bytes)) {
       ++stats_.refused_too_large;
       return absl::ResourceExhaustedError(
           fmt::format("a snapshot of {} bytes does not fit into the store",
                       snapshot->bytes));
+    }
+    // What others fill or read cannot be freed: nobody goes in vain.
+    const std::uint64_t in_use =
+        stats_.filling_bytes + HeldBytes() + ReadBytes();
+    if (snapshot->bytes + in_use > options_.budget_bytes) {
+      ++stats_.refused_in_use;
+      return absl::ResourceExhaustedError(fmt::format(
+          "no room for a snapshot of {} bytes beside {} that are in use",
+          snapshot->bytes, in_use));
     }
     while (Used() + snapshot->bytes > options_.budget_bytes && EvictOne()) {
     }
@@ -203,26 +211,51 @@ void StateStore::Erase(Entries::iterator entry) {
     if (it->second.empty()) states_.erase(it);
   }
   by_number_.erase(entry->number);
+  if (entry->snapshot.use_count() > 1) {
+    std::erase_if(held_, [](const auto& held) { return held.first.expired(); });
+    held_.emplace_back(entry->snapshot, snapshot.bytes);
+  }
   erased_.push_back(std::move(entry->snapshot));
   entries_.erase(entry);
 }
 
+std::uint64_t StateStore::HeldBytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [snapshot, bytes] : held_) {
+    if (!snapshot.expired()) sum += bytes;
+  }
+  return sum;
+}
+
+std::uint64_t StateStore::ReadBytes() const {
+  std::uint64_t sum = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.snapshot.use_count() > 1) sum += entry.bytes;
+  }
+  return sum;
+}
+
 // The least recently used entry of the class that holds more: neither class
-// can push the other out of its half.
+// can push the other out of its half. The other one's where all of that class
+// are being read.
 bool StateStore::EvictOne() {
-  if (entries_.empty()) return false;
-  const EntryKind kind = stats_.session_bytes >= stats_.prefix_bytes
-                             ? EntryKind::kSession
-                             : EntryKind::kPrefix;
+  const EntryKind first = stats_.session_bytes >= stats_.prefix_bytes
+                              ? EntryKind::kSession
+                              : EntryKind::kPrefix;
+  auto victim = entries_.end();
   for (auto it = entries_.end(); it != entries_.begin();) {
     --it;
-    if (it->snapshot->spec.kind != kind) continue;
-    ++(kind == EntryKind::kSession ? stats_.evicted_sessions
-                                   : stats_.evicted_prefixes);
-    Erase(it);
-    return true;
+    if (it->snapshot.use_count() > 1) continue;
+    const bool of_first = it->snapshot->spec.kind == first;
+    if (of_first || victim == entries_.end()) victim = it;
+    if (of_first) break;
   }
-  return false;
+  if (victim == entries_.end()) return false;
+  ++(victim->snapshot->spec.kind == EntryKind::kSession
+         ? stats_.evicted_sessions
+         : stats_.evicted_prefixes);
+  Erase(victim);
+  return true;
 }
 
 std::vector<StoreCandidate> StateStore::Lookup(
@@ -266,9 +299,10 @@ std::vector<StoreCandidate> StateStore::Lookup(
   return found;
 }
 
-std::shared_ptr<const Snapshot> StateStore::Take(
-    std::uint64_t entry, std::uint64_t position,
-    std::span<const KeyId> key_ids) {
+std::shared_ptr<const Snapshot> StateStore::Take(std::uint64_t entry,
+                                                 std::uint64_t position,
+                                                 std::span<const KeyId> key_ids,
+                                                 bool touch) {
   const std::lock_guard lock(mutex_);
   const auto it = by_number_.find(entry);
   if (it == by_number_.end()) return nullptr;
@@ -280,9 +314,11 @@ std::shared_ptr<const Snapshot> StateStore::Take(
     ++stats_.mismatches;
     return nullptr;
   }
-  ++it->second->hits;
   ++stats_.hits;
-  entries_.splice(entries_.begin(), entries_, it->second);
+  if (touch) {
+    ++it->second->hits;
+    entries_.splice(entries_.begin(), entries_, it->second);
+  }
   return it->second->snapshot;
 }
 
@@ -348,7 +384,9 @@ std::vector<StateStore::EntryInfo> StateStore::List() const {
 
 StateStoreStats StateStore::stats() const {
   const std::lock_guard lock(mutex_);
-  return stats_;
+  StateStoreStats stats = stats_;
+  stats.held_bytes = HeldBytes();
+  return stats;
 }
 
 }  // namespace holdfast::cachesvc

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -73,11 +74,15 @@ struct StateStoreStats {
   std::uint64_t session_bytes = 0;
   std::uint64_t prefix_bytes = 0;
   std::uint64_t filling_bytes = 0;
+  // Of snapshots that left the store while a restore was reading them; in the
+  // budget until that ends.
+  std::uint64_t held_bytes = 0;
   std::uint64_t stored = 0;
   std::uint64_t replaced = 0;
   std::uint64_t evicted_sessions = 0;
   std::uint64_t evicted_prefixes = 0;
   std::uint64_t refused_too_large = 0;
+  std::uint64_t refused_in_use = 0;  // no room beside what is being read
   std::uint64_t hits = 0;
   std::uint64_t mismatches = 0;  // other key ids than the prompt's
 };
@@ -123,8 +128,9 @@ class StateStore {
     std::shared_ptr<Snapshot> snapshot_;  // none after Commit()
   };
 
-  // Makes room first, then takes the memory. ResourceExhausted: larger than an
-  // entry may be, or than what can be freed; InvalidArgument names what is
+  // Makes room first, then takes the memory; what a restore reads stays, for
+  // evicting it would free nothing. ResourceExhausted: larger than an entry may
+  // be, or than what can be freed; InvalidArgument names what is
   // malformed. The store outlives the result.
   absl::StatusOr<std::unique_ptr<Filling>> Begin(SnapshotSpec spec);
 
@@ -135,11 +141,13 @@ class StateStore {
 
   // Touches nothing.
   std::vector<StoreCandidate> Lookup(const LookupRequest& request) const;
-  // The snapshot, once every key id up to the position equals the prompt's; a
-  // use. Nothing: it is gone, or it is another prompt's.
+  // The snapshot, once every key id up to the position equals the prompt's. A
+  // use, unless `touch` is false: then nothing but the statistics changes.
+  // Nothing: it is gone, or it is another prompt's.
   std::shared_ptr<const Snapshot> Take(std::uint64_t entry,
                                        std::uint64_t position,
-                                       std::span<const KeyId> key_ids);
+                                       std::span<const KeyId> key_ids,
+                                       bool touch = true);
 
   // Takes the place of the record that the session's entry with these rows came
   // with. Waits for that entry where it is not there yet, as long as few others
@@ -206,8 +214,12 @@ class StateStore {
                                        : stats_.prefix_bytes;
   }
   std::uint64_t Used() const {
-    return stats_.session_bytes + stats_.prefix_bytes + stats_.filling_bytes;
+    return stats_.session_bytes + stats_.prefix_bytes + stats_.filling_bytes +
+           HeldBytes();
   }
+  std::uint64_t HeldBytes() const;
+  // Of entries that a restore reads.
+  std::uint64_t ReadBytes() const;
   void Publish(std::shared_ptr<Snapshot> snapshot);
   // Of an entry: false when it is not this record's.
   bool TakeRecord(Entry& entry, EndRecord& record);
@@ -220,6 +232,8 @@ class StateStore {
   std::unordered_map<PrefixKey, std::vector<StateRef>, PrefixKeyHash> states_;
   std::deque<EndRecord> early_;  // came before their entries; oldest first
   std::vector<std::shared_ptr<const Snapshot>> erased_;  // under this Lock
+  // Erased, but read by a restore when they were.
+  std::vector<std::pair<std::weak_ptr<const Snapshot>, std::uint64_t>> held_;
   // An engine may ask for an entry that another process offered: numbers of two
   // runs differ.
   std::uint64_t next_number_;

@@ -269,5 +269,61 @@ TEST_F(StateStoreTest, NumbersOfTwoRunsDiffer) {
   EXPECT_EQ(other.Take(number, 512, Ids(1, 512)), nullptr);
 }
 
+// What a restore reads cannot be freed: it counts, and nobody goes in vain.
+TEST_F(StateStoreTest, WhatIsReadIsInTheBudget) {
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    Put(Spec(EntryKind::kSession, Ids(i, 512), std::to_string(i)));
+  }
+  const auto entry = Lookup(Ids(1, 512)).at(0).entry;
+  auto snapshot = store_.Take(entry, 512, Ids(1, 512));
+  ASSERT_NE(snapshot, nullptr);
+  EXPECT_TRUE(store_.Drop(entry));
+  EXPECT_EQ(store_.stats().held_bytes, Bytes(2));
+  EXPECT_EQ(store_.stats().sessions, 4u);
+  // Room for one is made by another's going.
+  Put(Spec(EntryKind::kSession, Ids(6, 512), "6"));
+  EXPECT_EQ(store_.stats().sessions, 4u);
+  EXPECT_EQ(store_.stats().evicted_sessions, 1u);
+  snapshot.reset();
+  EXPECT_EQ(store_.stats().held_bytes, 0u);
+  Put(Spec(EntryKind::kSession, Ids(7, 512), "7"));
+  EXPECT_EQ(store_.stats().evicted_sessions, 1u);
+}
+
+TEST_F(StateStoreTest, WhatIsReadIsNoVictim) {
+  std::vector<std::shared_ptr<const Snapshot>> read;
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    Put(Spec(EntryKind::kSession, Ids(i, 512), std::to_string(i)));
+    const auto entry = Lookup(Ids(i, 512)).at(0).entry;
+    if (i < 5) read.push_back(store_.Take(entry, 512, Ids(i, 512), false));
+  }
+  // The newest is the only one that is not.
+  Put(Spec(EntryKind::kPrefix, Ids(6, 512)));
+  EXPECT_TRUE(Lookup(Ids(5, 512)).empty());
+  EXPECT_EQ(store_.stats().sessions, 4u);
+  EXPECT_EQ(store_.Begin(Spec(EntryKind::kSession, Ids(7, 1024), "7"))
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store_.stats().refused_in_use, 1u);
+  EXPECT_EQ(store_.stats().refused_too_large, 0u);
+  EXPECT_EQ(store_.stats().prefixes, 1u);
+  read.clear();
+  EXPECT_TRUE(store_.Begin(Spec(EntryKind::kSession, Ids(7, 1024), "7")).ok());
+}
+
+// A request that leaves no trace changes no order.
+TEST_F(StateStoreTest, AReadWithoutATouchLeavesTheOrder) {
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    Put(Spec(EntryKind::kSession, Ids(i, 512), std::to_string(i)));
+  }
+  const auto entry = Lookup(Ids(1, 512)).at(0).entry;
+  ASSERT_NE(store_.Take(entry, 512, Ids(1, 512), /*touch=*/false), nullptr);
+  EXPECT_EQ(store_.stats().hits, 1u);
+  EXPECT_EQ(store_.List().back().hits, 0u);
+  Put(Spec(EntryKind::kSession, Ids(6, 512), "6"));
+  EXPECT_TRUE(Lookup(Ids(1, 512)).empty());
+}
+
 }  // namespace
 }  // namespace holdfast::cachesvc

@@ -1,7 +1,6 @@
 #include "cachesvc/store/catalog.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "shared/cache_layout.h"
@@ -9,8 +8,6 @@
 
 namespace holdfast::cachesvc {
 namespace {
-
-constexpr double kSecondsADay = 86400;
 
 DroppedFile Dropped(const CatalogChunk& chunk) {
   return {FileKind::kChunk, chunk.row.file_key, chunk.row.fingerprint,
@@ -46,9 +43,17 @@ bool Catalog::AddManifest(const ManifestRow& row, std::uint64_t hits,
   }
   const std::uint32_t id = next_id_++;
   ids_[row.file_key] = id;
+  std::uint64_t own_bytes = row.file_bytes;
+  OwnChange shared;
   for (const FileKey& key : row.chunks) {
     CatalogChunk& chunk = *Chunk(key);
     Account(chunk) -= chunk.row.file_bytes;
+    if (chunk.users.empty()) {
+      own_bytes += chunk.row.file_bytes;
+    } else if (chunk.users.size() == 1) {
+      shared[chunk.users.front()] -=
+          static_cast<std::int64_t>(chunk.row.file_bytes);
+    }
     chunk.users.push_back(id);
     if (row.kind == FileKind::kAnchor) ++chunk.anchor_users;
     Account(chunk) += chunk.row.file_bytes;
@@ -57,9 +62,38 @@ bool Catalog::AddManifest(const ManifestRow& row, std::uint64_t hits,
       row.file_bytes;
   IndexStates(id, row, true);
   if (row.kind == FileKind::kSession) sessions_[row.session_id].push_back(id);
-  manifests_[id] = {row, next_generation_++, hits,
-                    std::max(last_used_s, row.created_s), pinned};
+  manifests_[id] = {row,    next_generation_++,
+                    hits,   std::max(last_used_s, row.created_s),
+                    pinned, own_bytes};
+  if (pinned) pinned_.insert(id);
+  Place(manifests_[id]);
+  ChangeOwn(shared);
   return true;
+}
+
+void Catalog::Place(const CatalogManifest& manifest) {
+  if (manifest.pinned) return;
+  const ManifestRow& row = manifest.row;
+  order_.Add({row.kind, row.fingerprint, row.file_key, manifest.last_used_s,
+              AnchorWorth(manifest.hits, row.end_position, manifest.own_bytes,
+                          manifest.last_used_s)});
+}
+
+void Catalog::Unplace(const CatalogManifest& manifest) {
+  if (manifest.pinned) return;
+  const ManifestRow& row = manifest.row;
+  order_.Remove({row.kind, row.fingerprint, row.file_key, manifest.last_used_s,
+                 AnchorWorth(manifest.hits, row.end_position,
+                             manifest.own_bytes, manifest.last_used_s)});
+}
+
+void Catalog::ChangeOwn(const OwnChange& changes) {
+  for (const auto& [id, bytes] : changes) {
+    CatalogManifest& manifest = manifests_.at(id);
+    Unplace(manifest);
+    manifest.own_bytes += static_cast<std::uint64_t>(bytes);
+    Place(manifest);
+  }
 }
 
 void Catalog::IndexStates(std::uint32_t id, const ManifestRow& row, bool add) {
@@ -84,7 +118,7 @@ const CatalogManifest* Catalog::FindManifest(const FileKey& key) const {
 void Catalog::DropChunkIfFree(const FileKey& key,
                               std::vector<DroppedFile>& dropped) {
   const auto it = chunks_.find(key);
-  if (it == chunks_.end() || !it->second.users.empty() ||
+  if (keep_unreferenced_ || it == chunks_.end() || !it->second.users.empty() ||
       it->second.pending > 0) {
     return;
   }
@@ -95,6 +129,7 @@ void Catalog::DropChunkIfFree(const FileKey& key,
 
 void Catalog::ReleaseChunks(std::uint32_t id, const ManifestRow& row,
                             std::vector<DroppedFile>& dropped) {
+  OwnChange left;
   for (const FileKey& key : row.chunks) {
     CatalogChunk* chunk = Chunk(key);
     if (chunk == nullptr) continue;
@@ -105,8 +140,13 @@ void Catalog::ReleaseChunks(std::uint32_t id, const ManifestRow& row,
     chunk->users.pop_back();
     if (row.kind == FileKind::kAnchor) --chunk->anchor_users;
     Account(*chunk) += chunk->row.file_bytes;
+    if (chunk->users.size() == 1) {
+      left[chunk->users.front()] +=
+          static_cast<std::int64_t>(chunk->row.file_bytes);
+    }
     DropChunkIfFree(key, dropped);
   }
+  ChangeOwn(left);
 }
 
 std::vector<DroppedFile> Catalog::RemoveManifest(const FileKey& key) {
@@ -114,6 +154,8 @@ std::vector<DroppedFile> Catalog::RemoveManifest(const FileKey& key) {
   const auto it = ids_.find(key);
   if (it == ids_.end()) return dropped;
   const std::uint32_t id = it->second;
+  Unplace(manifests_.at(id));
+  pinned_.erase(id);
   const ManifestRow row = std::move(manifests_.at(id).row);
   ids_.erase(it);
   manifests_.erase(id);
@@ -152,6 +194,7 @@ std::vector<DroppedFile> Catalog::RemoveChunk(const FileKey& key) {
 }
 
 std::vector<DroppedFile> Catalog::RemoveUnreferenced() {
+  keep_unreferenced_ = false;
   std::vector<FileKey> keys;
   for (const auto& [key, chunk] : chunks_) {
     if (chunk.users.empty()) keys.push_back(key);
@@ -251,67 +294,32 @@ void Catalog::Touch(const FileKey& key, std::uint64_t now_s) {
   const auto it = ids_.find(key);
   if (it == ids_.end()) return;
   CatalogManifest& manifest = manifests_.at(it->second);
+  Unplace(manifest);
   ++manifest.hits;
   manifest.last_used_s = std::max(manifest.last_used_s, now_s);
+  Place(manifest);
 }
 
 void Catalog::SetPinned(const FileKey& key, bool pinned) {
   const auto it = ids_.find(key);
-  if (it != ids_.end()) manifests_.at(it->second).pinned = pinned;
-}
-
-std::uint64_t Catalog::OwnBytes(const CatalogManifest& manifest) const {
-  std::uint64_t bytes = manifest.row.file_bytes;
-  for (const FileKey& key : manifest.row.chunks) {
-    const CatalogChunk& chunk = chunks_.at(key);
-    if (chunk.users.size() == 1) bytes += chunk.row.file_bytes;
+  if (it == ids_.end()) return;
+  CatalogManifest& manifest = manifests_.at(it->second);
+  Unplace(manifest);
+  manifest.pinned = pinned;
+  if (pinned) {
+    pinned_.insert(it->second);
+  } else {
+    pinned_.erase(it->second);
   }
-  return bytes;
-}
-
-double Catalog::AnchorValue(const CatalogManifest& manifest,
-                            std::uint64_t bytes, std::uint64_t now_s) {
-  const std::uint64_t unused =
-      now_s > manifest.last_used_s ? now_s - manifest.last_used_s : 0;
-  return (static_cast<double>(manifest.hits) + 1) *
-         static_cast<double>(manifest.row.end_position) /
-         static_cast<double>(std::max<std::uint64_t>(bytes, 1)) *
-         std::exp2(-static_cast<double>(unused) / kSecondsADay);
-}
-
-std::optional<FileKey> Catalog::Victim(
-    FileKind kind, const std::optional<Sha256Digest>& attached,
-    std::uint64_t now_s) const {
-  const CatalogManifest* victim = nullptr;
-  bool victim_foreign = false;
-  double victim_value = 0;
-  for (const auto& [id, manifest] : manifests_) {
-    if (manifest.row.kind != kind || manifest.pinned) continue;
-    const bool foreign = manifest.row.fingerprint != attached;
-    if (victim != nullptr && victim_foreign && !foreign) continue;
-    // Sessions and foreign files go by their last use alone.
-    const double value = kind == FileKind::kSession || foreign
-                             ? static_cast<double>(manifest.last_used_s)
-                             : AnchorValue(manifest, OwnBytes(manifest), now_s);
-    const bool first = victim == nullptr || (foreign && !victim_foreign);
-    // Equal ones in the order of their keys: the same on every run.
-    if (first || value < victim_value ||
-        (value == victim_value &&
-         manifest.row.file_key < victim->row.file_key)) {
-      victim = &manifest;
-      victim_foreign = foreign;
-      victim_value = value;
-    }
-  }
-  if (victim == nullptr) return std::nullopt;
-  return victim->row.file_key;
+  Place(manifest);
 }
 
 std::uint64_t Catalog::PinnedBytes(FileKind kind) const {
   std::uint64_t sum = 0;
   std::unordered_map<FileKey, bool, PrefixKeyHash> counted;
-  for (const auto& [id, manifest] : manifests_) {
-    if (!manifest.pinned || manifest.row.kind != kind) continue;
+  for (const std::uint32_t id : pinned_) {
+    const CatalogManifest& manifest = manifests_.at(id);
+    if (manifest.row.kind != kind) continue;
     sum += manifest.row.file_bytes;
     for (const FileKey& key : manifest.row.chunks) {
       const CatalogChunk& chunk = chunks_.at(key);
@@ -336,17 +344,24 @@ std::uint64_t Catalog::MovingBytes(std::span<const FileKey> keys) const {
   return sum;
 }
 
+std::vector<const CatalogManifest*> Catalog::Sessions(
+    const Sha256Digest& session_id) const {
+  std::vector<const CatalogManifest*> files;
+  const auto it = sessions_.find(session_id);
+  if (it == sessions_.end()) return files;
+  for (const std::uint32_t id : it->second) files.push_back(&manifests_.at(id));
+  return files;
+}
+
 std::optional<FileKey> Catalog::NewestSession(
     const Sha256Digest& session_id) const {
-  const auto it = sessions_.find(session_id);
-  if (it == sessions_.end()) return std::nullopt;
   const CatalogManifest* newest = nullptr;
-  for (const std::uint32_t id : it->second) {
-    const CatalogManifest& manifest = manifests_.at(id);
-    if (newest == nullptr || manifest.row.sequence > newest->row.sequence) {
-      newest = &manifest;
+  for (const CatalogManifest* manifest : Sessions(session_id)) {
+    if (newest == nullptr || manifest->row.sequence > newest->row.sequence) {
+      newest = manifest;
     }
   }
+  if (newest == nullptr) return std::nullopt;
   return newest->row.file_key;
 }
 

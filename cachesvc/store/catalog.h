@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "cachesvc/index/rows.h"
 #include "cachesvc/store/candidate.h"
+#include "cachesvc/store/victim_order.h"
 #include "shared/prefix_key.h"
 
 namespace holdfast::cachesvc {
@@ -31,6 +33,7 @@ struct CatalogManifest {
   std::uint64_t hits = 0;
   std::uint64_t last_used_s = 0;
   bool pinned = false;
+  std::uint64_t own_bytes = 0;  // its file and the chunks that only it needs
 };
 
 // A file that has left the catalog and must be deleted.
@@ -64,6 +67,9 @@ class Catalog {
   // Takes a chunk out, with every manifest that needs it and what falls with
   // them.
   std::vector<DroppedFile> RemoveChunk(const FileKey& key);
+  // From here until RemoveUnreferenced() a chunk that nothing needs stays: what
+  // needs it may not be known yet.
+  void KeepUnreferenced() { keep_unreferenced_ = true; }
   // Every chunk that no manifest, written or being written, needs.
   std::vector<DroppedFile> RemoveUnreferenced();
   void Clear();
@@ -84,17 +90,22 @@ class Catalog {
   void SetPinned(const FileKey& key, bool pinned);
 
   // The manifest that goes first when its tier is too large, or nothing when
-  // all are pinned. `attached` is the engine's fingerprint.
-  std::optional<FileKey> Victim(FileKind kind,
-                                const std::optional<Sha256Digest>& attached,
-                                std::uint64_t now_s) const;
+  // all are pinned or `busy`. `attached` is the engine's fingerprint.
+  std::optional<FileKey> Victim(
+      FileKind kind, const std::optional<Sha256Digest>& attached,
+      const std::function<bool(const FileKey&)>& busy = nullptr) const {
+    return order_.First(kind, attached, busy);
+  }
   // Bytes of a tier that no eviction can give back.
   std::uint64_t PinnedBytes(FileKind kind) const;
   // Bytes that would move from the spill to the disk tier if an anchor used
   // these chunks.
   std::uint64_t MovingBytes(std::span<const FileKey> keys) const;
 
-  // The newest file of a session id.
+  // All files of a session id.
+  std::vector<const CatalogManifest*> Sessions(
+      const Sha256Digest& session_id) const;
+  // The newest of them.
   std::optional<FileKey> NewestSession(const Sha256Digest& session_id) const;
   std::uint64_t NextSequence(const Sha256Digest& session_id) const;
 
@@ -104,11 +115,6 @@ class Catalog {
       const std::function<void(const CatalogChunk&)>& visit) const;
   std::size_t chunks() const { return chunks_.size(); }
   std::size_t manifests() const { return manifests_.size(); }
-
-  // (hits + 1) x tokens saved / bytes, halved for every day unused. `bytes`:
-  // its file and the chunks that only it needs. Public for its test.
-  static double AnchorValue(const CatalogManifest& manifest,
-                            std::uint64_t bytes, std::uint64_t now_s);
 
  private:
   struct StateRef {
@@ -124,7 +130,12 @@ class Catalog {
   void IndexStates(std::uint32_t id, const ManifestRow& row, bool add);
   void ReleaseChunks(std::uint32_t id, const ManifestRow& row,
                      std::vector<DroppedFile>& dropped);
-  std::uint64_t OwnBytes(const CatalogManifest& manifest) const;
+  // Its place in the order, unless it is pinned.
+  void Place(const CatalogManifest& manifest);
+  void Unplace(const CatalogManifest& manifest);
+  // Manifests that gain (or lose) chunks which only they need.
+  using OwnChange = std::unordered_map<std::uint32_t, std::int64_t>;
+  void ChangeOwn(const OwnChange& changes);
   Candidate MakeCandidate(const CatalogManifest& manifest,
                           const StateRow& state) const;
 
@@ -134,6 +145,9 @@ class Catalog {
   std::unordered_map<PrefixKey, std::vector<StateRef>, PrefixKeyHash> states_;
   std::unordered_map<Sha256Digest, std::vector<std::uint32_t>, PrefixKeyHash>
       sessions_;
+  VictimOrder order_;               // of those that are not pinned
+  std::set<std::uint32_t> pinned_;  // the others
+  bool keep_unreferenced_ = false;
   std::uint32_t next_id_ = 1;
   std::uint64_t next_generation_ = 1;  // grows over Clear() too
   std::uint64_t disk_bytes_ = 0;

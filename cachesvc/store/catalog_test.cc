@@ -125,41 +125,24 @@ TEST_F(CatalogTest, PendingChunksStay) {
   EXPECT_EQ(catalog_.spill_bytes() + catalog_.disk_bytes(), 0u);
 }
 
-TEST_F(CatalogTest, AnchorsGoByTheirValue) {
-  // Equal but for one thing each time.
-  CatalogManifest a;
-  a.row = Manifest(FileKind::kAnchor, "n", {"a", "b"});
-  a.last_used_s = 1'000'000;
-  const double base = Catalog::AnchorValue(a, 1000, 1'000'000);
-  CatalogManifest b = a;
-  b.hits = 1;
-  EXPECT_DOUBLE_EQ(Catalog::AnchorValue(b, 1000, 1'000'000), 2 * base);
-  b = a;
-  b.row.end_position *= 3;
-  EXPECT_DOUBLE_EQ(Catalog::AnchorValue(b, 1000, 1'000'000), 3 * base);
-  EXPECT_DOUBLE_EQ(Catalog::AnchorValue(a, 2000, 1'000'000), base / 2);
-  EXPECT_DOUBLE_EQ(Catalog::AnchorValue(a, 1000, 1'000'000 + 2 * 86400),
-                   base / 4);
-}
-
 TEST_F(CatalogTest, TheVictimIsTheLeastValuableThatIsNotPinned) {
   // "1" needs 210 bytes of its own for 2,048 tokens, "2" only its file for
   // 1,024: a shared chunk costs nobody.
   catalog_.AddManifest(Manifest(FileKind::kAnchor, "1", {"a", "b"}), 0, 50,
                        false);
   catalog_.AddManifest(Manifest(FileKind::kAnchor, "2", {"a"}), 0, 50, false);
-  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs, 60), Key("1"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs), Key("1"));
   for (int i = 0; i < 30; ++i) catalog_.Touch(Key("1"), 70);
-  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs, 60), Key("2"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs), Key("2"));
   EXPECT_EQ(catalog_.FindManifest(Key("1"))->hits, 30u);
   EXPECT_EQ(catalog_.FindManifest(Key("1"))->last_used_s, 70u);
   catalog_.SetPinned(Key("2"), true);
-  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs, 60), Key("1"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs), Key("1"));
   EXPECT_EQ(catalog_.PinnedBytes(FileKind::kAnchor), 110u);
   catalog_.SetPinned(Key("1"), true);
   EXPECT_EQ(catalog_.PinnedBytes(FileKind::kAnchor), 320u);
-  EXPECT_FALSE(catalog_.Victim(FileKind::kAnchor, kOurs, 60));
-  EXPECT_FALSE(catalog_.Victim(FileKind::kSession, kOurs, 60));
+  EXPECT_FALSE(catalog_.Victim(FileKind::kAnchor, kOurs));
+  EXPECT_FALSE(catalog_.Victim(FileKind::kSession, kOurs));
 }
 
 TEST_F(CatalogTest, ForeignFilesGoFirstAndSessionsByLastUse) {
@@ -167,12 +150,12 @@ TEST_F(CatalogTest, ForeignFilesGoFirstAndSessionsByLastUse) {
   foreign.fingerprint = kTheirs;
   catalog_.AddManifest(Manifest(FileKind::kAnchor, "1", {"a"}), 0, 0, false);
   catalog_.AddManifest(foreign, 1000, 1000, false);
-  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs, 1000), Key("foreign"));
-  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kTheirs, 1000), Key("1"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kOurs), Key("foreign"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kAnchor, kTheirs), Key("1"));
   catalog_.AddManifest(Manifest(FileKind::kSession, "s1", {"b"}), 90, 20,
                        false);
   catalog_.AddManifest(Manifest(FileKind::kSession, "s2", {"c"}), 0, 30, false);
-  EXPECT_EQ(catalog_.Victim(FileKind::kSession, kOurs, 1000), Key("s1"));
+  EXPECT_EQ(catalog_.Victim(FileKind::kSession, kOurs), Key("s1"));
 }
 
 TEST_F(CatalogTest, LookupFindsTheDeepestFirst) {

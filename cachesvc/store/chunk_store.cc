@@ -142,13 +142,32 @@ std::string ChunkStore::FloorReached(std::uint64_t free,
       options_.folder, limits_.free_floor_bytes);
 }
 
+std::uint64_t ChunkStore::OutsideCatalog() const {
+  std::uint64_t sum = unadopted_bytes_ + open_files_.HeldBytes() +
+                      unknown_bytes_ + index_bytes_ + ledger_bytes_;
+  for (const auto& [key, file] : condemned_) sum += file.bytes;
+  for (const auto& [path, bytes] : litter_) sum += bytes;
+  return sum;
+}
+
+void ChunkStore::MeasureIndex() {
+  const std::uint64_t bytes = parts_.index.DiskBytes();
+  const std::lock_guard lock(mutex_);
+  index_bytes_ = bytes;
+}
+
 StoreUse ChunkStore::Use() const {
   const auto free = parts_.fs.FreeBytes(options_.folder);
+  const std::uint64_t index_bytes = parts_.index.DiskBytes();
   const std::lock_guard lock(mutex_);
   StoreUse use;
   use.disk_bytes = catalog_.disk_bytes();
   use.spill_bytes = catalog_.spill_bytes();
   for (const auto& [key, file] : condemned_) use.condemned_bytes += file.bytes;
+  for (const auto& [path, bytes] : litter_) use.condemned_bytes += bytes;
+  use.held_bytes = open_files_.HeldBytes();
+  use.unknown_bytes = unknown_bytes_;
+  use.index_bytes = index_bytes;
   use.unadopted_bytes = unadopted_bytes_;
   use.chunks = catalog_.chunks();
   catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
@@ -210,7 +229,7 @@ absl::Status ChunkStore::Maintain() {
   std::vector<std::string> litter;
   {
     const std::lock_guard lock(mutex_);
-    litter.swap(litter_);
+    for (const auto& [path, bytes] : litter_) litter.push_back(path);
     attached = attached_;
     ttl = limits_.ttl_s;
   }

@@ -5,7 +5,8 @@
 // * What WriteManifest() acknowledged is on the disk, complete. After a crash
 //   at any moment it is intact or a clean miss.
 // * What was deleted never comes back, also when the crash came in between.
-// * Every byte on the disk is charged to a budget.
+// * Every byte on the disk is charged to a budget: what belongs to no anchor or
+//   session (index, ledger, files that wait for something) to the disk tier's.
 // * A failed check is a counted miss: the file goes, with every manifest that
 //   needs it.
 //
@@ -37,6 +38,7 @@
 #include "cachesvc/store/catalog.h"
 #include "cachesvc/store/gate.h"
 #include "cachesvc/store/ledger.h"
+#include "cachesvc/store/open_files.h"
 #include "cachesvc/store/store_types.h"
 #include "shared/clock/clock.h"
 #include "shared/fs/file_system.h"
@@ -141,6 +143,9 @@ class ChunkStore {
   ChunkStore(const StoreParts& parts, StoreOptions options);
   ManifestInfo Describe(const CatalogManifest& manifest) const;
 
+  // What the disk tier's budget pays for beside its files. mutex_ is held.
+  std::uint64_t OutsideCatalog() const;
+  void MeasureIndex();
   // Why `bytes` more cannot be written; empty: they can. mutex_ is held.
   std::string FloorReached(std::uint64_t free, std::uint64_t bytes) const;
 
@@ -159,12 +164,15 @@ class ChunkStore {
                                      Staged& staged);
   absl::Status MayWrite(std::uint64_t bytes, Staged& staged);
   absl::Status MakeRoom(const ManifestWrite& write, Staged& staged);
+  absl::Status RoomFor(const ManifestWrite& write, std::uint64_t bytes,
+                       const Staged& staged);
   absl::Status StageChunks(const ManifestWrite& write, Staged& staged);
   absl::Status StageChunk(const ManifestWrite& write, std::size_t i,
                           Staged& staged);
   absl::Status StageManifest(const ManifestWrite& write, Staged& staged);
   absl::Status Publish(Staged& staged);
   absl::Status PublishNames(Staged& staged);
+  void ForgetCondemned(const FileKey& key);
   absl::Status PublishRows(Staged& staged);
   bool OlderIsPinned(const ManifestRow& row) const;
   absl::Status AddToCatalog(Staged& staged);
@@ -180,6 +188,7 @@ class ChunkStore {
   absl::Status DeleteFiles(const std::vector<DroppedFile>& files);
   absl::Status FinishDeletions();
   absl::Status EvictTo(FileKind kind, std::uint64_t target);
+  // Nothing while a sweep goes on: who pays for a chunk is known at its end.
   absl::Status TrimToBudgets();
   void UnlinkCondemned(std::vector<DroppedFile>& files);
   std::size_t condemned_count() const;
@@ -223,8 +232,12 @@ class ChunkStore {
   std::string not_writing_;  // why; empty: the store writes
   // Files that left the catalog and are still on the disk.
   std::map<FileKey, DroppedFile> condemned_;
-  std::vector<std::string> litter_;    // temporaries that could not be unlinked
+  OpenFiles open_files_;
+  // Temporaries that could not be unlinked, and their bytes.
+  std::map<std::string, std::uint64_t> litter_;
   std::uint64_t unadopted_bytes_ = 0;  // of files the sweep has not reached
+  std::uint64_t unknown_bytes_ = 0;    // of names that are not ours
+  std::uint64_t index_bytes_ = 0;      // when last measured
   bool sweep_again_ = false;           // the last one could not begin
   // Uses since they were last merged into the index.
   std::map<FileKey, HitRow> fresh_use_;

@@ -169,7 +169,7 @@ absl::StatusOr<SweepReport> ChunkStore::RebuildIndex() {
     return s;
   }
   const SweepReport report = sweep_->report();
-  sweep_.reset();
+  if (sweep_->done()) sweep_.reset();
   return report;
 }
 

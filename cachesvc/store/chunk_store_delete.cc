@@ -50,7 +50,10 @@ absl::Status ChunkStore::FinishDeletions() {
   // A tombstone that stays finds no file at the next start, and goes then.
   (void)parts_.index.Write(done, Durability::kLazy);
   const std::lock_guard lock(mutex_);
-  for (const DroppedFile& file : files) condemned_.erase(file.file_key);
+  for (const DroppedFile& file : files) {
+    open_files_.Deleted(file.file_key, file.bytes);
+    condemned_.erase(file.file_key);
+  }
   return absl::OkStatus();
 }
 
@@ -96,12 +99,12 @@ absl::Status ChunkStore::EvictTo(FileKind kind, std::uint64_t target) {
     {
       const std::lock_guard lock(mutex_);
       std::uint64_t bytes = catalog_.bytes(kind);
-      if (kind == FileKind::kAnchor) {
-        bytes += unadopted_bytes_;
-        for (const auto& [key, file] : condemned_) bytes += file.bytes;
-      }
+      if (kind == FileKind::kAnchor) bytes += OutsideCatalog();
       if (bytes <= target) return absl::OkStatus();
-      victim = catalog_.Victim(kind, attached_, service_clock_->Seconds());
+      // One that is being read gives nothing back, and is not useless.
+      victim = catalog_.Victim(kind, attached_, [&](const FileKey& key) {
+        return open_files_.IsOpen(key);
+      });
     }
     if (!victim) {
       return absl::ResourceExhaustedError(
@@ -129,6 +132,8 @@ std::size_t ChunkStore::condemned_count() const {
 }
 
 absl::Status ChunkStore::TrimToBudgets() {
+  if (sweep_ != nullptr && !sweep_->done()) return absl::OkStatus();
+  MeasureIndex();
   const StoreLimits limits = this->limits();
   const absl::Status disk =
       EvictTo(FileKind::kAnchor, limits.disk_budget_bytes);
@@ -177,8 +182,9 @@ void ChunkStore::ReportBad(FileKind kind, const FileKey& key,
       fresh_use_.erase(file.file_key);
     }
   }
-  const auto pass = mutation_gate_.Enter(StepDeadline());
-  // On failure Maintain() tries again.
+  // A request waits for the answer: whoever is in the gate, or Maintain(), does
+  // the rest.
+  const auto pass = mutation_gate_.Enter(std::chrono::steady_clock::now());
   if (pass.ok()) (void)FinishDeletions();
 }
 
@@ -211,6 +217,10 @@ absl::StatusOr<std::uint64_t> ChunkStore::EvictBytes(FileKind kind,
                                                      std::uint64_t bytes) {
   const auto pass = mutation_gate_.Enter(StepDeadline());
   if (!pass.ok()) return pass.status();
+  if (sweep_ != nullptr || SweepAgain()) {
+    return absl::FailedPreconditionError(
+        "what each entry takes is not known: the files are being looked at");
+  }
   std::uint64_t target = 0;
   std::size_t before = 0;
   {

@@ -89,14 +89,14 @@ absl::Status ChunkStore::StageAndPublish(const ManifestWrite& write,
 // The newest of a session's files has the highest number, also among those that
 // the start has not come to.
 absl::Status ChunkStore::KnowOlder(const ManifestWrite& write, Staged& staged) {
+  if (SweepAgain()) {
+    return absl::FailedPreconditionError(
+        "which files there are is not known: the folders could not be listed");
+  }
   if (write.kind != FileKind::kSession) return absl::OkStatus();
   const Deadline deadline = std::min(write.deadline, StepDeadline());
   const auto pass = mutation_gate_.Enter(deadline);
   if (!pass.ok()) return pass.status();
-  if (SweepAgain()) {
-    return absl::FailedPreconditionError(
-        "which older files the session has is not known");
-  }
   if (sweep_ == nullptr) return absl::OkStatus();
   if (auto s = sweep_->ReadManifests(FileKind::kSession, deadline); !s.ok()) {
     return s;
@@ -182,10 +182,34 @@ absl::Status ChunkStore::MakeRoom(const ManifestWrite& write, Staged& staged) {
   if (auto s = MayWrite(bytes, staged); !s.ok()) return s;
   const auto pass = mutation_gate_.Enter(StepDeadline());
   if (!pass.ok()) return pass.status();
+  MeasureIndex();
+  const absl::Status room = RoomFor(write, bytes, staged);
+  if (!room.ok()) {
+    Count(&StoreCounters::refused_budget);
+    staged.counted = true;
+  }
+  return room;
+}
+
+absl::Status ChunkStore::RoomFor(const ManifestWrite& write,
+                                 std::uint64_t bytes, const Staged& staged) {
   const StoreLimits limits = this->limits();
-  const std::uint64_t budget = write.kind == FileKind::kAnchor
-                                   ? limits.disk_budget_bytes
-                                   : limits.spill_budget_bytes;
+  const bool anchor = write.kind == FileKind::kAnchor;
+  if (sweep_ != nullptr) {
+    // Who pays for what is not known yet, so nobody is evicted; both budgets
+    // together hold.
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t have =
+        catalog_.disk_bytes() + catalog_.spill_bytes() + OutsideCatalog();
+    if (have + bytes <= limits.disk_budget_bytes + limits.spill_budget_bytes) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(fmt::format(
+        "no room for {} bytes beside {} while the files are being looked at",
+        bytes, have));
+  }
+  const std::uint64_t budget =
+      anchor ? limits.disk_budget_bytes : limits.spill_budget_bytes;
   // Evicting an anchor may leave its chunks to sessions, and then an anchor
   // that uses them takes them back: twice is enough, for what moves only grows.
   for (int round = 0; round < 2; ++round) {
@@ -193,18 +217,16 @@ absl::Status ChunkStore::MakeRoom(const ManifestWrite& write, Staged& staged) {
     std::uint64_t pinned = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (write.kind == FileKind::kAnchor) {
-        need += catalog_.MovingBytes(staged.pended);
-      }
+      if (anchor) need += catalog_.MovingBytes(staged.pended);
+      // What no eviction gives back.
       pinned = catalog_.PinnedBytes(write.kind);
+      if (anchor) pinned += OutsideCatalog();
     }
     absl::Status room =
         need + pinned > budget
             ? absl::ResourceExhaustedError("larger than the budget")
             : EvictTo(write.kind, budget - need);
     if (!room.ok()) {
-      Count(&StoreCounters::refused_budget);
-      staged.counted = true;
       return absl::Status(
           room.code(), fmt::format("no room for {} bytes in a budget of {}: {}",
                                    need, budget, std::string(room.message())));
@@ -373,8 +395,7 @@ absl::Status ChunkStore::PublishNames(Staged& staged) {
     chunk.published = true;
     any = true;
     if (sweep_ != nullptr) sweep_->Replaced(FileKind::kChunk, chunk.file_key);
-    const std::lock_guard lock(mutex_);
-    condemned_.erase(chunk.file_key);  // the name stands for a new file now
+    ForgetCondemned(chunk.file_key);
   }
   if (any) {
     if (auto s = parts_.fs.SyncDirectory(Folder(FileKind::kChunk)); !s.ok()) {
@@ -391,12 +412,18 @@ absl::Status ChunkStore::PublishNames(Staged& staged) {
   staged.manifest_tmp.clear();
   staged.manifest_published = true;
   if (sweep_ != nullptr) sweep_->Replaced(meta.kind, meta.file_key);
-  {
-    const std::lock_guard lock(mutex_);
-    condemned_.erase(meta.file_key);
-  }
+  ForgetCondemned(meta.file_key);
   // Crash after: complete files without rows, adopted at start.
   return parts_.fs.SyncDirectory(Folder(meta.kind));
+}
+
+// The name stands for a new file now.
+void ChunkStore::ForgetCondemned(const FileKey& key) {
+  const std::lock_guard lock(mutex_);
+  const auto it = condemned_.find(key);
+  if (it == condemned_.end()) return;
+  open_files_.Deleted(key, it->second.bytes);
+  condemned_.erase(it);
 }
 
 absl::Status ChunkStore::PublishRows(Staged& staged) {
@@ -423,10 +450,9 @@ bool ChunkStore::OlderIsPinned(const ManifestRow& row) const {
   if (row.kind != FileKind::kSession) return false;
   bool pinned = sweep_ != nullptr && sweep_->HasPinned(row.session_id);
   const std::lock_guard lock(mutex_);
-  catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
-    pinned |= manifest.pinned && manifest.row.kind == FileKind::kSession &&
-              manifest.row.session_id == row.session_id;
-  });
+  for (const CatalogManifest* older : catalog_.Sessions(row.session_id)) {
+    pinned |= older->pinned;
+  }
   return pinned;
 }
 
@@ -450,13 +476,11 @@ absl::Status ChunkStore::AddToCatalog(Staged& staged) {
     counters_.bytes_written += staged.result.bytes_written;
     counters_.sessions_cut += staged.end_position != staged.requested_position;
     if (row.kind == FileKind::kSession) {
-      catalog_.ForEachManifest([&](const CatalogManifest& manifest) {
-        if (manifest.row.kind == FileKind::kSession &&
-            manifest.row.session_id == row.session_id &&
-            manifest.row.sequence < row.sequence) {
-          older.push_back(manifest.row.file_key);
+      for (const CatalogManifest* file : catalog_.Sessions(row.session_id)) {
+        if (file->row.sequence < row.sequence) {
+          older.push_back(file->row.file_key);
         }
-      });
+      }
     }
   }
   // The new file is durable: what the older one alone needed may go. When this
@@ -496,13 +520,30 @@ void ChunkStore::Discard(Staged& staged) {
 
 // What cannot be unlinked now, Maintain() tries again.
 void ChunkStore::RemoveTemporaries(const std::vector<std::string>& paths) {
+  std::map<std::string, std::uint64_t> left;
+  std::vector<std::string> gone;
   for (const std::string& path : paths) {
     if (path.empty()) continue;
     const auto s = parts_.fs.Unlink(path);
-    if (s.ok() || absl::IsNotFound(s)) continue;
-    const std::lock_guard lock(mutex_);
-    litter_.push_back(path);
+    if (s.ok() || absl::IsNotFound(s)) {
+      gone.push_back(path);
+    } else {
+      left[path] = 0;
+    }
   }
+  if (!left.empty()) {
+    // What they take meanwhile.
+    const std::string folder = options_.folder + "/" + kTmpFolder;
+    const auto entries = parts_.fs.List(folder);
+    for (const DirectoryEntry& entry :
+         entries.ok() ? *entries : std::vector<DirectoryEntry>()) {
+      const auto it = left.find(folder + "/" + entry.name);
+      if (it != left.end()) it->second = entry.bytes;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (const std::string& path : gone) litter_.erase(path);
+  for (const auto& [path, bytes] : left) litter_[path] = bytes;
 }
 
 void ChunkStore::CountFailure(const absl::Status& status) {

@@ -50,6 +50,8 @@ absl::Status Restore::OpenFiles(const RestoreRequest& request,
         store_.Path(opened_[i].kind, opened_[i].file_key), OpenMode::kRead);
     if (!file.ok()) return Failed(i, file.status());
     opened_[i].file = *std::move(file);
+    const std::lock_guard lock(store_.mutex_);
+    store_.open_files_.Opened(opened_[i].file_key, opened_[i].file);
   }
   return absl::OkStatus();
 }
@@ -80,7 +82,10 @@ absl::Status Restore::ReadMetas(Deadline deadline) {
   const auto memory =
       std::make_shared<std::vector<AlignedBuffer>>(std::move(buffers));
   const auto batch = store_.parts_.pool.Submit(std::move(requests), memory);
-  if (!batch.ok()) return batch.status();
+  if (!batch.ok()) {
+    store_.Count(&StoreCounters::restore_errors);
+    return batch.status();
+  }
   for (std::size_t i = 0; i < opened_.size(); ++i) {
     if (auto s = (*batch)->Wait(i, deadline); !s.ok()) return Failed(i, s);
     auto file = DecodeCacheFile(opened_[i].file, (*memory)[i].span(),

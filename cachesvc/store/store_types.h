@@ -161,6 +161,7 @@ struct SweepReport {
   std::uint64_t incomplete_manifests = 0;  // a chunk is missing: removed
   std::uint64_t unreferenced_chunks = 0;   // removed
   std::uint64_t unknown_names = 0;         // left alone
+  std::uint64_t unknown_bytes = 0;         // theirs; counted in the budget
   std::uint64_t left_for_later = 0;        // Maintain() goes on
   // The index was new, and settings and uses came from the ledger.
   bool from_ledger = false;
@@ -171,18 +172,29 @@ struct SweepReport {
 struct StoreUse {
   std::uint64_t disk_bytes = 0;
   std::uint64_t spill_bytes = 0;
-  // Deleted files that could not be unlinked yet, and files that were not
-  // looked at yet; both count in the disk budget.
+  // These count in the disk budget too. Deleted files that could not be
+  // unlinked yet, temporaries among them; files that were not looked at yet;
+  // deleted files that restores still read; files of names that are not ours;
+  // the index, with a damaged one that was moved aside; the ledger.
   std::uint64_t condemned_bytes = 0;
   std::uint64_t unadopted_bytes = 0;
+  std::uint64_t held_bytes = 0;
+  std::uint64_t unknown_bytes = 0;
+  std::uint64_t index_bytes = 0;
+  std::uint64_t ledger_bytes = 0;
   std::uint64_t chunks = 0;
   std::uint64_t anchors = 0;
   std::uint64_t sessions = 0;
   std::uint64_t foreign_manifests = 0;
   std::uint64_t pinned_manifests = 0;
-  std::uint64_t ledger_bytes = 0;  // in no budget, as the index
   // Why the store does not write now; empty: it does.
   std::string not_writing;
+
+  // Of the disk tier's budget.
+  std::uint64_t charged_bytes() const {
+    return disk_bytes + condemned_bytes + unadopted_bytes + held_bytes +
+           unknown_bytes + index_bytes + ledger_bytes;
+  }
 };
 
 // One manifest, for operators.

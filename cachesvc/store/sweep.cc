@@ -14,11 +14,17 @@ namespace {
 
 // Rows of adopted files go into the index this many at a time.
 constexpr std::size_t kBatchRows = 1000;
+// A file that cannot be read so often is of no use. A minute lies between two.
+constexpr int kMostTries = 3;
 
 }  // namespace
 
 absl::Status Sweep::Begin() {
   const auto start = store_.parts_.clock.Now();
+  {
+    const std::lock_guard lock(store_.mutex_);
+    store_.catalog_.KeepUnreferenced();
+  }
   for (const auto step :
        {&Sweep::RemoveTemporaries, &Sweep::ListFolders, &Sweep::ReadUse,
         &Sweep::FinishTombstones, &Sweep::ReadChunkRows}) {
@@ -33,6 +39,7 @@ absl::Status Sweep::Begin() {
     for (const Waiting& waiting : waiting_) {
       store_.unadopted_bytes_ += waiting.row.file_bytes;
     }
+    store_.unknown_bytes_ = report_.unknown_bytes;
     store_.counters_.corrupt_rows += report_.corrupt_rows;
   }
   report_.ms += static_cast<std::uint64_t>(
@@ -48,9 +55,15 @@ absl::Status Sweep::RemoveTemporaries() {
   const auto entries = fs.List(folder);
   if (!entries.ok()) return entries.status();
   for (const DirectoryEntry& entry : *entries) {
-    // On failure they stay, and count nowhere: a disk that cannot unlink is
-    // read-only, and nothing is written to it either.
-    if (fs.Unlink(folder + "/" + entry.name).ok()) ++report_.temporaries;
+    const std::string path = folder + "/" + entry.name;
+    const auto s = fs.Unlink(path);
+    report_.temporaries += s.ok();
+    const std::lock_guard lock(store_.mutex_);
+    if (s.ok() || absl::IsNotFound(s)) {
+      store_.litter_.erase(path);
+    } else {
+      store_.litter_[path] = entry.bytes;
+    }
   }
   return absl::OkStatus();
 }
@@ -64,6 +77,7 @@ absl::Status Sweep::ListFolders() {
         files_[{kind, *key}] = entry.bytes;
       } else {
         ++report_.unknown_names;
+        report_.unknown_bytes += entry.bytes;
       }
     }
   }
@@ -179,7 +193,12 @@ void Sweep::Adopt(FileKind kind, const FileKey& file_key, std::uint64_t bytes) {
                                   store_.Path(kind, file_key), 0, bytes,
                                   store_.StepDeadline());
   if (absl::IsNotFound(file.status())) return;
-  // A file that cannot be read now is of no use: it goes like a damaged one.
+  if (!file.ok() && !absl::IsDataLoss(file.status()) && !last_try_) {
+    unread_[{kind, file_key}] = bytes;
+    const std::lock_guard lock(store_.mutex_);
+    store_.unadopted_bytes_ += bytes;
+    return;
+  }
   if (!file.ok() || file->meta->file_key != file_key ||
       file->meta->kind != kind) {
     ++report_.corrupt_files;
@@ -214,6 +233,8 @@ absl::Status Sweep::WriteRows() {
 
 absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
   const auto start = store_.parts_.clock.Now();
+  last_try_ = tries_ >= kMostTries;
+  files_.merge(unread_);
   while (!files_.empty() && store_.parts_.clock.Now() < limit) {
     AdoptNext();
     if (rows_.ops().size() >= kBatchRows) {
@@ -221,10 +242,13 @@ absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
     }
   }
   absl::Status status = WriteRows();
-  report_.left_for_later = files_.size();
-  if (status.ok() && files_.empty()) {
+  report_.left_for_later = files_.size() + unread_.size();
+  if (status.ok() && files_.empty() && !unread_.empty()) {
+    ++tries_;
+  } else if (status.ok() && files_.empty()) {
     status = Settle();
-    done_ = true;
+    done_ = status.ok();
+    if (done_) status = store_.TrimToBudgets();
   }
   report_.ms += static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -234,6 +258,8 @@ absl::Status Sweep::Run(std::chrono::steady_clock::time_point limit) {
 }
 
 absl::Status Sweep::ReadManifests(FileKind kind, Deadline deadline) {
+  last_try_ = false;
+  files_.merge(unread_);
   // None of the kind lies behind those before it.
   while (!files_.empty() && files_.rbegin()->first.first >= kind) {
     if (std::chrono::steady_clock::now() >= deadline) {
@@ -242,7 +268,16 @@ absl::Status Sweep::ReadManifests(FileKind kind, Deadline deadline) {
     }
     AdoptNext();
   }
+  if (Unread(kind)) {
+    return absl::UnavailableError(fmt::format(
+        "{} files could not be read; they are tried again", unread_.size()));
+  }
   return absl::OkStatus();
+}
+
+bool Sweep::Unread(FileKind kind) const {
+  return std::ranges::any_of(
+      unread_, [&](const auto& file) { return file.first.first == kind; });
 }
 
 std::uint64_t Sweep::NewestSequence(const Sha256Digest& session_id) const {
@@ -266,9 +301,11 @@ bool Sweep::HasPinned(const Sha256Digest& session_id) const {
 
 void Sweep::Replaced(FileKind kind, const FileKey& file_key) {
   std::uint64_t bytes = 0;
-  if (const auto it = files_.find({kind, file_key}); it != files_.end()) {
+  for (auto* files : {&files_, &unread_}) {
+    const auto it = files->find({kind, file_key});
+    if (it == files->end()) continue;
     bytes += it->second;
-    files_.erase(it);
+    files->erase(it);
   }
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     const ManifestRow& row = waiting.row;
@@ -295,11 +332,13 @@ std::vector<DroppedFile> Sweep::Take(
     taken.push_back({kind, row.file_key, row.fingerprint, row.file_bytes});
     return true;
   });
-  std::erase_if(files_, [&](const auto& file) {
-    if (!unread || file.first.first != kind) return false;
-    taken.push_back({kind, file.first.second, {}, file.second});
-    return true;
-  });
+  for (auto* files : {&files_, &unread_}) {
+    std::erase_if(*files, [&](const auto& file) {
+      if (!unread || file.first.first != kind) return false;
+      taken.push_back({kind, file.first.second, {}, file.second});
+      return true;
+    });
+  }
   const std::lock_guard lock(store_.mutex_);
   for (const DroppedFile& file : taken) store_.unadopted_bytes_ -= file.bytes;
   return taken;
@@ -337,9 +376,28 @@ absl::Status Sweep::Settle() {
     report_.unreferenced_chunks += chunks.size();
     dropped.insert(dropped.end(), chunks.begin(), chunks.end());
   }
+  ForgetUses();
+  {
+    // Charged, and deleted some time, whatever fails below.
+    const std::lock_guard lock(store_.mutex_);
+    for (const DroppedFile& file : dropped) {
+      store_.condemned_[file.file_key] = file;
+    }
+  }
   if (auto s = WriteRows(); !s.ok()) return s;
-  if (auto s = store_.DeleteFiles(dropped); !s.ok()) return s;
-  return store_.TrimToBudgets();
+  return store_.FinishDeletions();
+}
+
+// Uses and pins of files that went without the store: nobody else would.
+void Sweep::ForgetUses() {
+  const std::lock_guard lock(store_.mutex_);
+  for (const auto& [key, use] : use_) {
+    if (store_.catalog_.FindManifest(key) != nullptr) continue;
+    rows_.Delete(Table::kHits, HitKey(key));
+  }
+  for (const FileKey& key : pins_) {
+    if (store_.catalog_.FindManifest(key) == nullptr) DeletePin(rows_, key);
+  }
 }
 
 // A crash after a session's new file was durable leaves the older one.

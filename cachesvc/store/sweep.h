@@ -24,7 +24,8 @@ class Sweep {
   // is empty before, and holds every manifest that has its chunks after.
   absl::Status Begin();
   // Adopts files without a row until all are, or `limit` is past; the last call
-  // settles what is incomplete or unreferenced.
+  // settles what is incomplete or unreferenced. One that cannot be read waits
+  // for a later call, the last time it goes.
   absl::Status Run(std::chrono::steady_clock::time_point limit);
   bool done() const { return done_; }
   const SweepReport& report() const { return report_; }
@@ -59,10 +60,13 @@ class Sweep {
   bool FileOf(FileKind kind, const FileKey& key, std::uint64_t bytes);
   void BadRow(Table table, std::string_view key);
   bool AddManifest(const ManifestRow& row);
+  // Whether there is one of a kind that could not be read.
+  bool Unread(FileKind kind) const;
   void AdoptNext();
   void Adopt(FileKind kind, const FileKey& file_key, std::uint64_t bytes);
   absl::Status WriteRows();
   absl::Status Settle();
+  void ForgetUses();
   void KeepNewestSessions(std::vector<DroppedFile>& dropped);
 
   ChunkStore& store_;
@@ -71,6 +75,10 @@ class Sweep {
   // Without a row so far, and how large. Sessions go first, chunks last: what a
   // session's files are is known early, and they wait in any case.
   std::map<FileId, std::uint64_t> files_;
+  // Of those, what the disk gave an error for: no damage, tried again later.
+  std::map<FileId, std::uint64_t> unread_;
+  int tries_ = 1;
+  bool last_try_ = false;  // in Run() alone
   std::map<FileKey, HitRow> use_;
   std::set<FileKey> pins_;
   IndexBatch rows_;  // to be written

@@ -1,4 +1,5 @@
 // What is written and cleared while the start has not come to every file.
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -187,6 +188,145 @@ TEST_F(UnfinishedSweepTest, AFileRewrittenMeanwhileIsNotTheOneThatWasListed) {
   world_.Close();
   Open();
   EXPECT_TRUE(ReadBack(store(), *anchor, key, 1024).ok());
+}
+
+// Chunks of anchors are charged to the spill until their anchors are there:
+// nobody is evicted for that.
+TEST_F(UnfinishedSweepTest, NobodyIsEvictedBeforeItIsKnownWhoPays) {
+  const FileKey anchor = Write(*MakeAnchor(PromptIds(0, 1, 4096)));
+  StoreLimits limits = store().limits();
+  limits.spill_budget_bytes = store().Use().disk_bytes / 2;
+  ASSERT_TRUE(store().SetLimits(limits).ok());
+  LoseIndex();
+  world_.options.sweep_limit = std::chrono::milliseconds(4);
+  OpenUnfinished();
+  const auto session = MakeSession(PromptIds(0, 2, 300), "s");
+  const FileKey key = Write(*session);
+  // A few files at a time.
+  for (int minute = 0; minute < 3; ++minute) {
+    ASSERT_TRUE(store().Maintain().ok());
+    EXPECT_TRUE(Has(key));
+    EXPECT_GT(store().Use().unadopted_bytes, 0u);
+  }
+  EXPECT_GT(store().Use().spill_bytes, store().limits().spill_budget_bytes);
+  Finish();
+  EXPECT_TRUE(Has(key));
+  EXPECT_TRUE(Has(anchor));
+  EXPECT_TRUE(ReadBack(store(), *session, key, 300).ok());
+}
+
+TEST_F(UnfinishedSweepTest, BothBudgetsTogetherHoldMeanwhile) {
+  Write(*MakeAnchor(PromptIds(0, 1, 2048)));
+  StoreLimits limits = store().limits();
+  limits.disk_budget_bytes = store().Use().charged_bytes() + 1000;
+  limits.spill_budget_bytes = 1000;
+  ASSERT_TRUE(store().SetLimits(limits).ok());
+  LoseIndex();
+  OpenUnfinished();
+  EXPECT_EQ(store()
+                .WriteManifest(MakeSession(PromptIds(0, 2, 600), "s")->write)
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store().counters().refused_budget, 1u);
+  EXPECT_EQ(world_.Unaccounted(), "");
+  Finish();
+  EXPECT_EQ(store().Use().anchors, 1u);
+}
+
+// A chunk that was adopted may be of an anchor that waits: a write that shares
+// it and fails, or what it shares it with going again, does not take it along.
+TEST_F(UnfinishedSweepTest, AWriteThatFailsTakesNoChunkOfWhatWaits) {
+  const auto anchor = MakeAnchor(PromptIds(0, 1, 4096));
+  const FileKey key = Write(*anchor);
+  LoseIndex();
+  world_.options.sweep_limit = std::chrono::milliseconds(4);
+  OpenUnfinished();
+  for (int minute = 0; minute < 3; ++minute) {
+    ASSERT_TRUE(store().Maintain().ok());
+  }
+  ASSERT_GT(store().Use().chunks, 0u);
+  ASSERT_GT(store().Use().unadopted_bytes, 0u);
+  auto session = MakeSession(anchor->ids, "s");
+  session->write.still_leased = [] { return false; };
+  EXPECT_FALSE(store().WriteManifest(session->write).ok());
+  session->write.still_leased = nullptr;
+  const FileKey second = Write(*session);
+  ASSERT_TRUE(store().Evict(std::span(&second, 1)).ok());
+  EXPECT_EQ(store().EvictBytes(FileKind::kSession, 1).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  Finish();
+  ASSERT_TRUE(Has(key));
+  EXPECT_TRUE(ReadBack(store(), *anchor, key, 4096).ok());
+}
+
+// A disk without an answer, a process with too many files: no damage.
+TEST_F(UnfinishedSweepTest, AFileThatCannotBeReadNowIsReadLater) {
+  const auto anchor = MakeAnchor(PromptIds(0, 1, 512));
+  const auto session = MakeSession(PromptIds(0, 2, 600), "s");
+  const FileKey keys[] = {Write(*anchor), Write(*session)};
+  LoseIndex();
+  OpenUnfinished();
+  clock_.set_step(std::chrono::milliseconds(0));
+  for (int round = 0; round < 2; ++round) {
+    world_.faults.FailCalls("open /cache/s", EMFILE);
+    (void)store().Maintain();
+    EXPECT_EQ(world_.Unaccounted(), "");
+    EXPECT_GT(store().Use().unadopted_bytes, 0u);
+    // Which number its file would have is not known.
+    EXPECT_FALSE(
+        store()
+            .WriteManifest(MakeSession(PromptIds(0, 2, 700), "s")->write)
+            .ok());
+    world_.faults.Clear();
+  }
+  Finish();
+  for (const FileKey& key : keys) EXPECT_TRUE(Has(key));
+  EXPECT_EQ(store().counters().corrupt_files, 0u);
+  EXPECT_TRUE(ReadBack(store(), *session, keys[1], 600).ok());
+}
+
+TEST_F(UnfinishedSweepTest, OneThatIsNeverReadGoesAtLast) {
+  Write(*MakeAnchor(PromptIds(0, 1, 512)));
+  LoseIndex();
+  OpenUnfinished();
+  clock_.set_step(std::chrono::milliseconds(0));
+  world_.faults.FailCalls("open /cache/", EIO);
+  for (int round = 0; round < 3; ++round) (void)store().Maintain();
+  world_.faults.Clear();
+  ASSERT_TRUE(store().Maintain().ok());
+  EXPECT_EQ(store().Use().unadopted_bytes, 0u);
+  EXPECT_EQ(Files(FileKind::kAnchor) + Files(FileKind::kChunk), 0u);
+  EXPECT_EQ(store().counters().corrupt_files, 2u);
+}
+
+// The index takes no row at the sweep's end: what is to go is charged, and goes
+// later.
+TEST_F(UnfinishedSweepTest, AnEndThatFailsIsCarriedOut) {
+  Write(*MakeAnchor(PromptIds(0, 1, 512)));
+  Write(*MakeAnchor(PromptIds(0, 2, 512)));
+  const FileKey chunk = store().ListChunks().front().file_key;
+  LoseIndex();
+  ASSERT_TRUE(world_.fs
+                  .Unlink("/cache/" + FolderOf(FileKind::kChunk) + "/" +
+                          FileName(FileKind::kChunk, chunk))
+                  .ok());
+  OpenUnfinished();
+  clock_.set_step(std::chrono::milliseconds(0));
+  for (int round = 0; round < 2; ++round) {
+    world_.faults.FailCalls("index write", ENOSPC);
+    EXPECT_FALSE(store().Maintain().ok());
+    EXPECT_EQ(world_.Unaccounted(), "");
+    world_.faults.Clear();
+  }
+  Finish();
+  EXPECT_EQ(Files(FileKind::kAnchor), 1u);
+  EXPECT_EQ(Files(FileKind::kChunk), 1u);
+  EXPECT_EQ(store().Use().condemned_bytes, 0u);
+  world_.Close();
+  Open();
+  EXPECT_EQ(store().Use().anchors, 1u);
+  EXPECT_EQ(store().sweep_report().adopted, 0u);
 }
 
 }  // namespace

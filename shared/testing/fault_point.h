@@ -31,6 +31,12 @@ class FaultPoint {
   // A write at or after the k-th call does half its work, once.
   void ShortAt(std::int64_t k) { Set(k, Fault::Kind::kShort, 0); }
   void CrashAt(std::int64_t k) { Set(k, Fault::Kind::kCrash, 0); }
+  // Every call whose name begins so.
+  void FailCalls(const std::string& prefix, int error) {
+    Set(-1, Fault::Kind::kError, error);
+    const std::lock_guard lock(mutex_);
+    prefix_ = prefix;
+  }
   // No fault; the count starts anew.
   void Clear() { Set(-1, Fault::Kind::kNone, 0); }
 
@@ -40,6 +46,7 @@ class FaultPoint {
     const std::int64_t k = calls_++;
     names_.push_back(call);
     if (crashed_) return {Fault::Kind::kCrash, 0};
+    if (!prefix_.empty() && call.starts_with(prefix_)) return {kind_, error_};
     if (kind_ == Fault::Kind::kNone || at_ < 0) return {};
     if (k == at_ || (from_ && k > at_)) {
       if (kind_ == Fault::Kind::kCrash) crashed_ = true;
@@ -71,6 +78,7 @@ class FaultPoint {
     kind_ = kind;
     error_ = error;
     from_ = false;
+    prefix_.clear();
     crashed_ = false;
     calls_ = 0;
     names_.clear();
@@ -81,6 +89,7 @@ class FaultPoint {
   Fault::Kind kind_ = Fault::Kind::kNone;
   int error_ = 0;
   bool from_ = false;
+  std::string prefix_;
   bool crashed_ = false;
   std::int64_t calls_ = 0;
   std::vector<std::string> names_;

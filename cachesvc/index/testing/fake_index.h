@@ -4,6 +4,7 @@
 #define HOLDFAST_CACHESVC_INDEX_TESTING_FAKE_INDEX_H_
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,9 @@ class FakeIndex final : public Index {
     }
     return absl::OkStatus();
   }
+
+  std::uint64_t DiskBytes() override { return disk_bytes; }
+  std::atomic<std::uint64_t> disk_bytes = 0;  // for tests to set
 
   absl::StatusOr<std::optional<std::string>> Get(
       Table table, const std::string& key) override {

@@ -320,7 +320,7 @@ std::string StoreWorld::Unaccounted() const {
   const StoreUse use = store->Use();
   const std::uint64_t known = use.disk_bytes + use.spill_bytes +
                               use.condemned_bytes + use.unadopted_bytes +
-                              use.ledger_bytes;
+                              use.unknown_bytes + use.ledger_bytes;
   const std::uint64_t there = fs.TotalBytes();
   if (known == there) return "";
   return fmt::format("{} bytes are on the disk, {} are accounted for", there,
