@@ -164,6 +164,11 @@ TEST_F(ServerTest, AStopWaitsForWhatLiesOnADeviceToo) {
   request.mutable_device_pool()->set_bytes(std::uint64_t{30} << 30);
   ASSERT_TRUE(Announce(request).ok());
   EXPECT_EQ(server_->pool_bytes(), pool_.bytes() + (std::uint64_t{30} << 30));
+  // Nor need it be offered (arena `pinned`).
+  request.clear_device_pool();
+  request.set_device_pool_bytes(std::uint64_t{40} << 30);
+  ASSERT_TRUE(Announce(request).ok());
+  EXPECT_EQ(server_->pool_bytes(), pool_.bytes() + (std::uint64_t{40} << 30));
 }
 
 TEST_F(ServerTest, OtherEpochsAreRefused) {

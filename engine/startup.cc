@@ -310,6 +310,9 @@ absl::Status LoadedEngine::StartAttach(const Config& config) {
   options.lease_table_offset = pool_memory_->lease_table_offset();
   options.lease_slots = kLeaseSlots;
   options.device_pool = device_pool_;
+  if (pool_memory_->on_device()) {
+    options.device_pool_bytes = pool_memory_->bytes();
+  }
   options.on_change = [bell = attached_](const attach::AttachLink&) {
     bell->Ring();
   };

@@ -23,7 +23,7 @@ struct AnnouncedLayout {
   std::uint32_t lease_slots = 0;
   // Behind block_count, the blocks of a pool on a device that is mapped.
   std::uint64_t device_block_count = 0;
-  // Of the pool on a device, mapped or not; 0: none was offered.
+  // Of the pool on a device, mapped, offered or neither; 0: there is none.
   std::uint64_t device_pool_bytes = 0;
 };
 

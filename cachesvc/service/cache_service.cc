@@ -241,8 +241,9 @@ absl::Status CacheService::Announce(const v1::AnnounceLayoutRequest& request,
   spdlog::info("layout announced pid={} model=\"{}\" blocks={} block_bytes={}",
                peer->pid, layout->model_name, layout->block_count,
                layout->block_bytes);
+  layout->device_pool_bytes = std::max<std::uint64_t>(
+      request.device_pool_bytes(), request.device_pool().bytes());
   if (request.has_device_pool()) {
-    layout->device_pool_bytes = request.device_pool().bytes();
     {
       const auto pass = EnterAnnounce(request.epoch());
       if (!pass.ok()) return pass.status();

@@ -78,6 +78,7 @@ v1::AnnounceLayoutRequest LayoutRequest(const AttachClientOptions& options,
   if (options.device_pool) {
     ToProto(*options.device_pool, request.mutable_device_pool());
   }
+  request.set_device_pool_bytes(options.device_pool_bytes);
   return request;
 }
 

@@ -82,6 +82,8 @@ struct AttachClientOptions {
   std::uint32_t lease_slots = 0;
   // Offered at each attach; whether it was taken is logged, with the reason.
   std::optional<DevicePool> device_pool = {};
+  // Of a pool on a device, offered or not; 0: the pool lies in `pool`.
+  std::uint64_t device_pool_bytes = 0;
   // Called on the client's thread after each change; must not wait. May be
   // empty.
   std::function<void(const AttachLink&)> on_change;
