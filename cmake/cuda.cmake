@@ -58,9 +58,19 @@ endif()
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 # 2810: nvcc's front end takes the reference that an assignment returns for an
 # ignored value of a [[nodiscard]] type. Formats of weights are constexpr
-# functions of the host's headers. A kernel that spills registers is an error.
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-diag-suppress=2810;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-Werror;-Xptxas=--warn-on-spills,--warning-as-error>")
+# functions of the host's headers. A kernel that spills registers is warned of.
+list(JOIN holdfast_warnings "," nvcc_host_warnings)
+set(nvcc_warnings "-diag-suppress=2810;--expt-relaxed-constexpr;-Xcompiler=${nvcc_host_warnings};-Xptxas=--warn-on-spills")
+if(HOLDFAST_WERROR)
+  set(nvcc_warnings "-Werror=all-warnings;${nvcc_warnings},--warning-as-error")
+endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${nvcc_warnings}>")
 get_filename_component(CUDAToolkit_ROOT "${holdfast_nvcc}" DIRECTORY)
 get_filename_component(CUDAToolkit_ROOT "${CUDAToolkit_ROOT}" DIRECTORY)
 find_package(CUDAToolkit 13.0 REQUIRED)
+find_file(HOLDFAST_CUBLASLT_HEADER cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
+mark_as_advanced(HOLDFAST_CUBLASLT_HEADER)
+if(NOT HOLDFAST_CUBLASLT_HEADER)
+  message(FATAL_ERROR "CUDA backend: the CUDA Toolkit of ${CUDAToolkit_ROOT} has no cublasLt.h: install cuBLAS's development files, or leave the backend out (-DHOLDFAST_CUDA=OFF)")
+endif()
 message(STATUS "CUDA backend: CUDA Toolkit ${CUDAToolkit_VERSION} of ${CUDAToolkit_ROOT} for ${CMAKE_CUDA_ARCHITECTURES}")

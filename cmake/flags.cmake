@@ -24,7 +24,11 @@ endif()
 
 # GCC contracts a*b+c into a fused operation even across intrinsics: cached
 # bytes depend on it not doing so (kernels/host/ARITHMETIC.md).
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off>")
+set(holdfast_warnings -Wall -Wextra)
+if(HOLDFAST_WERROR)
+  list(APPEND holdfast_warnings -Werror)
+endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${holdfast_warnings};-ffp-contract=off>")
 if(HOLDFAST_SANITIZE)
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})

@@ -1,10 +1,12 @@
 // holdfast-engine: the model's process. Loads while the server already answers
 // Status, serves until SIGTERM, drains, ends.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -29,6 +31,9 @@ constexpr milliseconds kShutdown{2000};
 constexpr int kExitFailed = 1;
 // The device failed while serving: a new process may find it well (EX_OSERR).
 constexpr int kExitDeviceLost = 71;
+// A drain that is over, or that a second signal cut short, ends within this: a
+// step on a device takes less.
+constexpr milliseconds kDrainOverdue{10000};
 
 using EngineOr = absl::StatusOr<std::unique_ptr<LoadedEngine>>;
 
@@ -69,20 +74,30 @@ bool ServeUntilSignal(LoadedEngine& engine, SignalWaiter& signals) {
 }
 
 // Streams get their last event; nothing else of this process can be saved.
-[[noreturn]] void EndWithoutDevice(grpc::Server& server) {
-  spdlog::critical(
-      "the CUDA device has failed for good: this process ends, a new one is "
-      "needed");
+[[noreturn]] void EndWithoutDevice(grpc::Server& server, const char* why) {
+  spdlog::critical("the CUDA device {}: this process ends, a new one is needed",
+                   why);
   NotifyStopping();
   SetHealthy(server, false);
-  Shutdown(server);
+  // Its deadline cancels calls and waits on for those that cannot be.
+  auto over = std::make_shared<std::promise<void>>();
+  std::thread([&server, over] {
+    Shutdown(server);
+    over->set_value();
+  }).detach();
+  over->get_future().wait_for(kShutdown);
   spdlog::shutdown();
   std::_Exit(kExitDeviceLost);
 }
 
-// A second signal cuts the drain short.
-void Drain(Scheduler& scheduler, std::uint64_t pool_bytes,
-           SignalWaiter& signals) {
+// A second signal cuts the drain short. False: it does not end, as a call of
+// the device does not return.
+bool Drain(LoadedEngine& engine, SignalWaiter& signals) {
+  Scheduler& scheduler = engine.scheduler();
+  const std::uint64_t pool_bytes = engine.pool_bytes();
+  using std::chrono::steady_clock;
+  auto overdue =
+      steady_clock::now() + deadlines::Drain(pool_bytes) + kDrainOverdue;
   auto done = std::make_shared<std::promise<Scheduler::DrainResult>>();
   auto drained = done->get_future();
   const milliseconds spill = SpillTime(pool_bytes);
@@ -92,12 +107,15 @@ void Drain(Scheduler& scheduler, std::uint64_t pool_bytes,
     if (signals.Wait(milliseconds(20))) {
       scheduler.Drain(milliseconds(0), milliseconds(0),
                       [](Scheduler::DrainResult) {});
+      overdue = std::min(overdue, steady_clock::now() + kDrainOverdue);
     }
+    if (engine.on_device() && steady_clock::now() >= overdue) return false;
     NotifyWatchdog();
   }
   const Scheduler::DrainResult result = drained.get();
   spdlog::info("drained finished={} cancelled={}", result.finished,
                result.cancelled);
+  return true;
 }
 
 // What is wrong is a setting, or what it names: another try would end the same.
@@ -128,10 +146,14 @@ int Run(const Config& config, SignalWaiter& signals) {
   SetHealthy(**server, true);
   spdlog::info("serving socket={}", config.socket_path());
   NotifyReady("serving");
-  if (!ServeUntilSignal(**engine, signals)) EndWithoutDevice(**server);
+  if (!ServeUntilSignal(**engine, signals)) {
+    EndWithoutDevice(**server, "has failed for good");
+  }
   NotifyStopping();
   SetHealthy(**server, false);
-  Drain((*engine)->scheduler(), (*engine)->pool_bytes(), signals);
+  if (!Drain(**engine, signals)) {
+    EndWithoutDevice(**server, "does not return from a call");
+  }
   Shutdown(**server);
   return EXIT_SUCCESS;
 }

@@ -40,6 +40,7 @@ class LoadedEngine {
   EngineService::Serving Serving(const v1::EngineStatus& base);
   Scheduler& scheduler() { return *scheduler_; }
   std::uint64_t pool_bytes() const { return pool_memory_->bytes(); }
+  bool on_device() const { return pool_memory_->on_device(); }
   // The device has failed for good: the process must end. Any thread.
   bool device_lost() { return chosen_.backend().lost(); }
 

@@ -21,10 +21,15 @@
 #include "kernels/cuda/launch_tables.h"
 #include "kernels/cuda/moe.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/weight_memory.h"
 #include "kernels/cuda/weights.h"
 #include "kernels/host/thread_pool.h"
 
 namespace holdfast::kernels::cuda {
+
+// Output columns of a piece of widened weights are a multiple: what the matrix
+// unit's tiles divide.
+inline constexpr std::int64_t kPieceColumns = 256;
 
 class DeviceRopeTable final : public RopeTable {
  public:
@@ -45,11 +50,12 @@ class DeviceRopeTable final : public RopeTable {
 class BackendImpl final : public CudaBackend {
  public:
   BackendImpl(BackendInfo info, Stream stream, PinnedMemory staging,
-              int threads)
+              PinnedMemory arriving, int threads)
       : info_(std::move(info)),
         platform_(info_.choices),
         stream_(std::move(stream)),
         staging_(std::move(staging)),
+        arriving_(std::move(arriving)),
         pool_(threads) {}
 
   const BackendInfo& info() const override { return info_; }
@@ -122,11 +128,7 @@ class BackendImpl final : public CudaBackend {
                          stream_.get()),
          "Copy");
   }
-  void Read(const void* from, std::size_t bytes, void* to) override {
-    Note(
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get()),
-        "Read");
-  }
+  void Read(const void* from, std::size_t bytes, void* to) override;
   Status Synchronize() override;
   bool lost() const override { return lost_; }
 
@@ -164,8 +166,19 @@ class BackendImpl final : public CudaBackend {
   BackendInfo info_;
   const std::string platform_;  // device and runtime, of info_.choices
   Stream stream_;
-  PinnedMemory staging_;
+  // Small copies to and from memory that is not pinned are many times slower
+  // than a copy more: these are what the device reads and writes.
+  PinnedMemory staging_;   // of Write and of weights
+  PinnedMemory arriving_;  // of Read, until Synchronize
+  std::size_t arriving_bytes_ = 0;
+  struct Arrival {
+    const std::byte* from;  // in arriving_
+    std::size_t bytes;
+    void* to;
+  };
+  std::vector<Arrival> arrivals_;
   ThreadPool pool_;
+  WeightPieces weights_;
   std::unique_ptr<Gemm> gemm_;
   std::size_t choices_ = 0;  // of gemm_, in info_
   std::optional<LaunchTables> tables_;

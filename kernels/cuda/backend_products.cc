@@ -7,12 +7,6 @@
 #include "kernels/cuda/products.h"
 
 namespace holdfast::kernels::cuda {
-namespace {
-
-// Output columns of a piece: what the matrix unit's tiles divide.
-constexpr std::int64_t kPieceColumns = 256;
-
-}  // namespace
 
 void BackendImpl::EmbedRows(const Matrix& table,
                             std::span<const std::int32_t> ids, float* out) {

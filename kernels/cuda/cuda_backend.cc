@@ -16,11 +16,17 @@ namespace cuda {
 namespace {
 
 constexpr int kArithmeticRevision = 1;
-// Of packed rows on their way to the device.
+// Of packed rows, and of what is written, on their way to the device.
 constexpr std::size_t kStagingBytes = std::size_t{32} << 20;
-// Of weights widened to bf16 for one product; larger ones go in pieces.
+// Of what is read: a row of logits and more. What does not fit goes straight to
+// where it belongs.
+constexpr std::size_t kArrivingBytes = std::size_t{2} << 20;
+constexpr std::size_t kArrivalAlignment = 64;
+// Of weights widened to bf16 for one product, at most; larger ones go in
+// pieces.
 constexpr std::size_t kWidenedBytes = std::size_t{256} << 20;
-// Of attention's partial results in decode, at least one sequence's.
+// Of attention's partial results in decode, at most, but at least one
+// sequence's.
 constexpr std::size_t kPartialBytes = std::size_t{32} << 20;
 
 class DeviceBuffer final : public Buffer {
@@ -47,6 +53,25 @@ StatusOr<DeviceMemory> UploadFloats(std::span<const float> numbers,
   return memory;
 }
 
+// The largest matrix.
+std::size_t WidenedBytes(const Limits& limits) {
+  const auto outputs =
+      static_cast<std::size_t>(std::max(limits.max_cols, limits.max_vocab));
+  const std::size_t bytes =
+      2 * PaddedCols(limits.max_cols) *
+      ((outputs + kPieceColumns - 1) / kPieceColumns * kPieceColumns);
+  return std::min(kWidenedBytes, bytes);
+}
+
+// Every row a sequence of its own.
+std::size_t PartialBytes(const Limits& limits) {
+  const auto of = [&limits](int spans) {
+    return DecodePartialBytes(spans, limits.max_heads, limits.max_head_dim,
+                              limits.max_positions);
+  };
+  return std::max(of(1), std::min(kPartialBytes, of(limits.max_rows)));
+}
+
 }  // namespace
 
 Status BackendImpl::Prepare(const Limits& limits) {
@@ -64,15 +89,11 @@ Status BackendImpl::Prepare(const Limits& limits) {
   HF_ASSIGN_OR_RETURN(narrow_,
                       DeviceMemory::Make(rows * PaddedCols(limits.max_cols) * 2,
                                          "activations of a product"));
-  HF_ASSIGN_OR_RETURN(widened_,
-                      DeviceMemory::Make(kWidenedBytes, "widened weights"));
+  HF_ASSIGN_OR_RETURN(
+      widened_, DeviceMemory::Make(WidenedBytes(limits), "widened weights"));
   HF_ASSIGN_OR_RETURN(
       partial_,
-      DeviceMemory::Make(
-          std::max(kPartialBytes,
-                   DecodePartialBytes(1, limits.max_heads, limits.max_head_dim,
-                                      limits.max_positions)),
-          "attention's partial results"));
+      DeviceMemory::Make(PartialBytes(limits), "attention's partial results"));
   if (limits.gdn.value_heads > 0 || limits.gdn.key_heads > 0) {
     if (const char* why = GdnRefusal(limits.gdn); why != nullptr) {
       return Unimplemented(std::string("CUDA backend: gated delta net: ") +
@@ -112,7 +133,8 @@ StatusOr<std::unique_ptr<Buffer>> BackendImpl::Allocate(std::size_t bytes) {
 
 StatusOr<std::unique_ptr<Matrix>> BackendImpl::PackMatrix(
     std::span<const WeightTensor> parts) {
-  HF_ASSIGN_OR_RETURN(auto matrix, CudaMatrix::Pack(parts, staging_, pool_));
+  HF_ASSIGN_OR_RETURN(auto matrix,
+                      CudaMatrix::Pack(parts, staging_, pool_, weights_));
   return std::unique_ptr<Matrix>(std::move(matrix));
 }
 
@@ -143,21 +165,49 @@ StatusOr<std::unique_ptr<RopeTable>> BackendImpl::MakeRopeTable(
                           host->rotary_dims(), max_positions));
 }
 
+void BackendImpl::Read(const void* from, std::size_t bytes, void* to) {
+  void* target = to;
+  if (bytes <= arriving_.bytes() - arriving_bytes_) {
+    std::byte* const place = arriving_.data() + arriving_bytes_;
+    arrivals_.push_back({place, bytes, to});
+    arriving_bytes_ += std::min(
+        (bytes + kArrivalAlignment - 1) / kArrivalAlignment * kArrivalAlignment,
+        arriving_.bytes() - arriving_bytes_);
+    target = place;
+  }
+  Note(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost,
+                       stream_.get()),
+       "Read");
+}
+
 Status BackendImpl::Synchronize() {
   Note(cudaStreamSynchronize(stream_.get()), "the device");
   // What was refused is over; what fails once more stays.
   if (!error_.ok() && cudaStreamSynchronize(stream_.get()) != cudaSuccess) {
     lost_ = true;
   }
+  if (error_.ok()) {
+    for (const Arrival& one : arrivals_) {
+      std::memcpy(one.to, one.from, one.bytes);
+    }
+  }
+  arrivals_.clear();
+  arriving_bytes_ = 0;
   return std::exchange(error_, OkStatus());
 }
 
 Status BackendImpl::Write(const void* from, std::size_t bytes, void* to) {
-  HF_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
-      "writing to the device");
-  HF_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_.get()),
-                          "writing to the device");
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t run = std::min(bytes - at, staging_.bytes());
+    std::memcpy(staging_.data(), static_cast<const std::byte*>(from) + at, run);
+    HF_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(static_cast<std::byte*>(to) + at, staging_.data(), run,
+                        cudaMemcpyHostToDevice, stream_.get()),
+        "writing to the device");
+    HF_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_.get()),
+                            "writing to the device");
+    at += run;
+  }
   return OkStatus();
 }
 
@@ -174,6 +224,7 @@ std::vector<MemoryUse> BackendImpl::memory() const {
       {"choices of tokens", choice_.bytes()},
       {"rope tables", rope_bytes_},
       {"activations and vectors", *buffers_},
+      {"weights' piece, unfilled", weights_.unfilled_bytes()},
   };
 }
 
@@ -192,6 +243,14 @@ StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(
   cudaDeviceProp properties = {};
   HF_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&properties, options.device),
                           "CUDA device properties");
+  const std::string architecture = "sm_" + std::to_string(properties.major) +
+                                   std::to_string(properties.minor);
+  if (const auto code = ToStatus(cuda::FindKernels(), "its kernels");
+      !code.ok()) {
+    return Unimplemented("CUDA device " + std::string(properties.name) + " (" +
+                         architecture +
+                         ") cannot run this build: " + code.message());
+  }
   int runtime = 0;
   HF_CUDA_RETURN_IF_ERROR(cudaRuntimeGetVersion(&runtime),
                           "CUDA runtime version");
@@ -199,22 +258,25 @@ StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   BackendInfo info;
   info.name = "cuda";
-  info.target = std::string(properties.name) + " sm_" +
-                std::to_string(properties.major) +
-                std::to_string(properties.minor);
+  info.target = std::string(properties.name) + " " + architecture;
   info.exactness = Exactness::kGrid;
   info.arithmetic_revision = cuda::kArithmeticRevision;
   info.threads = threads;
-  info.choices = "sm_" + std::to_string(properties.major) +
-                 std::to_string(properties.minor) + ", CUDA runtime " +
-                 std::to_string(runtime);
+  // A library may cut a product by the multiprocessors that there are.
+  info.choices = architecture + " x " +
+                 std::to_string(properties.multiProcessorCount) +
+                 ", CUDA runtime " + std::to_string(runtime);
   info.host_memory = false;
   HF_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::MakeStream());
   HF_ASSIGN_OR_RETURN(
       cuda::PinnedMemory staging,
       cuda::PinnedMemory::Make(cuda::kStagingBytes, "weights on their way"));
-  return std::unique_ptr<CudaBackend>(new cuda::BackendImpl(
-      std::move(info), std::move(stream), std::move(staging), threads));
+  HF_ASSIGN_OR_RETURN(
+      cuda::PinnedMemory arriving,
+      cuda::PinnedMemory::Make(cuda::kArrivingBytes, "results on their way"));
+  return std::unique_ptr<CudaBackend>(
+      new cuda::BackendImpl(std::move(info), std::move(stream),
+                            std::move(staging), std::move(arriving), threads));
 }
 
 }  // namespace holdfast::kernels

@@ -157,7 +157,7 @@ std::uint64_t CudaMatrix::NextId() {
 
 StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Pack(
     std::span<const WeightTensor> tensors, const PinnedMemory& staging,
-    ThreadPool& pool) {
+    ThreadPool& pool, WeightPieces& pieces) {
   if (tensors.empty()) return InvalidArgument("a matrix of no tensors");
   auto matrix = std::make_unique<CudaMatrix>();
   std::int64_t total = 0;
@@ -174,8 +174,8 @@ StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Pack(
              Aligned(tensor.rows * bytes.head);
   }
   HF_ASSIGN_OR_RETURN(matrix->memory_,
-                      DeviceMemory::Make(total, DescribeTensor(tensors[0])));
-  std::byte* at = matrix->memory_.data();
+                      pieces.Take(total, DescribeTensor(tensors[0])));
+  std::byte* at = matrix->memory_.data;
   for (const WeightTensor& tensor : tensors) {
     const RowBytes bytes = RowBytesOf(tensor.type, tensor.cols);
     std::byte* const low = at;
@@ -198,7 +198,7 @@ StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Pack(
     matrix->rows_ += tensor.rows;
   }
   matrix->cols_ = tensors[0].cols;
-  matrix->bytes_ = matrix->memory_.bytes();
+  matrix->bytes_ = matrix->memory_.bytes;
   return matrix;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/weight_memory.h"
 #include "kernels/cuda/weights.h"
 #include "kernels/host/thread_pool.h"
 #include "kernels/status.h"
@@ -22,11 +23,11 @@ class CudaMatrix final : public Matrix {
     std::int64_t first_column = 0;  // of the product's output
   };
 
-  // Packs on `pool`'s threads, through `staging`. The weights are there when
-  // this returns.
+  // Packs on `pool`'s threads, through `staging`, into memory of `pieces`. The
+  // weights are there when this returns.
   static StatusOr<std::unique_ptr<CudaMatrix>> Pack(
       std::span<const WeightTensor> tensors, const PinnedMemory& staging,
-      ThreadPool& pool);
+      ThreadPool& pool, WeightPieces& pieces);
 
   const std::vector<Part>& parts() const { return parts_; }
   // Never that of another matrix, as an address may be.
@@ -37,7 +38,7 @@ class CudaMatrix final : public Matrix {
 
   const std::uint64_t id_ = NextId();
   std::vector<Part> parts_;
-  DeviceMemory memory_;
+  WeightMemory memory_;
 };
 
 // The numbers of a vector, widened; F32, F16 and BF16.

@@ -21,14 +21,16 @@ Status ToStatus(cudaError_t error, std::string_view what) {
   }
 }
 
+std::size_t DeviceMemory::Rounded(std::size_t bytes) {
+  if (bytes < kDeviceGranule / 2) return bytes;
+  return (bytes + kDeviceGranule - 1) / kDeviceGranule * kDeviceGranule;
+}
+
 StatusOr<DeviceMemory> DeviceMemory::Make(std::size_t bytes,
                                           std::string_view what) {
   DeviceMemory memory;
   if (bytes == 0) return memory;
-  std::size_t rounded = bytes;
-  if (bytes >= kDeviceGranule / 2) {
-    rounded = (bytes + kDeviceGranule - 1) / kDeviceGranule * kDeviceGranule;
-  }
+  const std::size_t rounded = Rounded(bytes);
   const std::string describe = std::to_string(bytes) +
                                " bytes of device memory for " +
                                std::string(what);

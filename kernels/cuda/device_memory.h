@@ -36,6 +36,8 @@ class DeviceMemory {
   DeviceMemory() = default;
   // `what` names the use in the error's message. No bytes: null.
   static StatusOr<DeviceMemory> Make(std::size_t bytes, std::string_view what);
+  // What Make takes for so many.
+  static std::size_t Rounded(std::size_t bytes);
 
   std::byte* data() const { return memory_.get(); }
   template <typename T>

@@ -4,6 +4,10 @@ namespace holdfast::kernels::cuda {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+// Beyond this no kernel of the library asks for more.
+constexpr std::uint64_t kMostAlignment = 16;
+// The first ones that a heuristic names may be marked as unusable.
+constexpr int kAsked = 4;
 
 Status Check(cublasStatus_t status, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return OkStatus();
@@ -55,6 +59,13 @@ struct Problem {
     return problem;
   }
 };
+
+std::int64_t AlignmentOf(const float* y, std::int64_t y_stride) {
+  const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(y) |
+                             static_cast<std::uint64_t>(y_stride) * sizeof(*y) |
+                             kMostAlignment;
+  return static_cast<std::int64_t>(bits & -bits);
+}
 
 // What an algorithm is, as far as the library tells.
 constexpr struct {
@@ -109,9 +120,10 @@ StatusOr<cublasLtMatmulAlgo_t> Gemm::Choose(const Shape& shape) {
   if (const auto it = chosen_.find(shape); it != chosen_.end()) {
     return it->second;
   }
-  HF_ASSIGN_OR_RETURN(const Problem problem,
-                      Problem::Make(*library_, shape.n, shape.k, shape.stride,
-                                    tuned_rows_, shape.y_stride));
+  HF_ASSIGN_OR_RETURN(
+      const Problem problem,
+      Problem::Make(*library_, shape.n, shape.k, shape.stride,
+                    shape.rows > 0 ? shape.rows : tuned_rows_, shape.y_stride));
   cublasLtMatmulPreference_t made = nullptr;
   HF_RETURN_IF_ERROR(
       Check(library_->MatmulPreferenceCreate(&made), "preferences"));
@@ -119,8 +131,7 @@ StatusOr<cublasLtMatmulAlgo_t> Gemm::Choose(const Shape& shape) {
       made, {library_->MatmulPreferenceDestroy});
   const std::size_t workspace = workspace_.bytes();
   const std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
-  // y's rows start at multiples of 4 bytes alone.
-  const std::uint32_t alignment = sizeof(float);
+  const auto alignment = static_cast<std::uint32_t>(shape.y_alignment);
   HF_RETURN_IF_ERROR(Check(library_->MatmulPreferenceSetAttribute(
                                made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                &workspace, sizeof(workspace)),
@@ -136,40 +147,54 @@ StatusOr<cublasLtMatmulAlgo_t> Gemm::Choose(const Shape& shape) {
                   made, attribute, &alignment, sizeof(alignment)),
               "alignment"));
   }
-  cublasLtMatmulHeuristicResult_t result = {};
+  cublasLtMatmulHeuristicResult_t results[kAsked] = {};
   int found = 0;
   const Status status =
       Check(library_->MatmulAlgoGetHeuristic(
                 handle_.get(), problem.operation.get(), problem.a.get(),
-                problem.b.get(), problem.d.get(), problem.d.get(), made, 1,
-                &result, &found),
+                problem.b.get(), problem.d.get(), problem.d.get(), made, kAsked,
+                results, &found),
             "choosing an algorithm for " + std::to_string(shape.n) + " x " +
                 std::to_string(shape.k));
   HF_RETURN_IF_ERROR(status);
-  if (found == 0) {
-    return Unimplemented("cublasLt has no algorithm for weights of " +
-                         std::to_string(shape.n) + " x " +
-                         std::to_string(shape.k));
+  for (int i = 0; i < found; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    chosen_[shape] = results[i].algo;
+    return results[i].algo;
   }
-  chosen_[shape] = result.algo;
-  return result.algo;
+  return Unimplemented("cublasLt has no algorithm for weights of " +
+                       std::to_string(shape.n) + " x " +
+                       std::to_string(shape.k));
 }
 
 Status Gemm::Multiply(const std::uint16_t* w, std::int64_t n,
                       const std::uint16_t* x, int rows, std::int64_t k,
                       std::int64_t stride, float* y, std::int64_t y_stride) {
-  HF_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm,
-                      Choose({n, k, stride, y_stride}));
   HF_ASSIGN_OR_RETURN(const Problem problem,
                       Problem::Make(*library_, n, k, stride, rows, y_stride));
   const float one = 1.0f;
   const float zero = 0.0f;
-  return Check(library_->Matmul(handle_.get(), problem.operation.get(), &one, w,
-                                problem.a.get(), x, problem.b.get(), &zero, y,
-                                problem.d.get(), y, problem.d.get(), &algorithm,
-                                workspace_.data(), workspace_.bytes(), stream_),
-               "product of " + std::to_string(rows) + " rows with " +
-                   std::to_string(n) + " x " + std::to_string(k));
+  const auto multiply = [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return library_->Matmul(handle_.get(), problem.operation.get(), &one, w,
+                            problem.a.get(), x, problem.b.get(), &zero, y,
+                            problem.d.get(), y, problem.d.get(), &algorithm,
+                            workspace_.data(), workspace_.bytes(), stream_);
+  };
+  Shape shape = {n, k, stride, y_stride, AlignmentOf(y, y_stride), 0};
+  Shape own = shape;
+  own.rows = rows;
+  if (chosen_.contains(own)) shape = own;
+  HF_ASSIGN_OR_RETURN(cublasLtMatmulAlgo_t algorithm, Choose(shape));
+  cublasStatus_t status = multiply(algorithm);
+  // Nothing has been launched then.
+  const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                       status == CUBLAS_STATUS_INVALID_VALUE;
+  if (refused && shape.rows == 0 && rows != tuned_rows_) {
+    HF_ASSIGN_OR_RETURN(algorithm, Choose(own));
+    status = multiply(algorithm);
+  }
+  return Check(status, "product of " + std::to_string(rows) + " rows with " +
+                           std::to_string(n) + " x " + std::to_string(k));
 }
 
 std::string Gemm::Record() const {
@@ -177,7 +202,10 @@ std::string Gemm::Record() const {
                        " rows " + std::to_string(tuned_rows_);
   for (const auto& [shape, algorithm] : chosen_) {
     record += "; " + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
-              "/" + std::to_string(shape.y_stride) + ":";
+              "/" + std::to_string(shape.y_stride) + "@" +
+              std::to_string(shape.y_alignment) +
+              (shape.rows > 0 ? " rows " + std::to_string(shape.rows) : "") +
+              ":";
     for (const auto& [attribute, bytes] : kSettings) {
       record += " " + Setting(*library_, algorithm, attribute, bytes);
     }

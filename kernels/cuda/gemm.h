@@ -25,8 +25,10 @@ struct DestroyCublasLt {
 
 // On one stream, with a workspace of its own. One algorithm for each shape of
 // weights, whatever the rows: chosen once, by the library's heuristic for
-// tuned_rows rows, without split sums, and recorded. So equal rows give equal
-// bits, launch for launch, as long as library and device are the same.
+// tuned_rows rows, without split sums, and recorded. Should the library refuse
+// it for other rows, these have one of their own from then on. So equal rows
+// give equal bits, launch for launch, as long as library and device are the
+// same.
 class Gemm {
  public:
   static StatusOr<std::unique_ptr<Gemm>> Make(cudaStream_t stream,
@@ -47,6 +49,8 @@ class Gemm {
  private:
   struct Shape {
     std::int64_t n, k, stride, y_stride;
+    std::int64_t y_alignment;  // bytes: of y and its rows
+    int rows;                  // that are refused another's; 0: all others
     auto operator<=>(const Shape&) const = default;
   };
   StatusOr<cublasLtMatmulAlgo_t> Choose(const Shape& shape);

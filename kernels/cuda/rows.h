@@ -13,6 +13,9 @@
 
 namespace holdfast::kernels::cuda {
 
+// Whether this build has code for the current device.
+cudaError_t FindKernels();
+
 cudaError_t RmsNorm(cudaStream_t stream, const float* x, const float* weight,
                     float eps, int rows, int cols, float* out);
 cudaError_t HeadNorm(cudaStream_t stream, float* x, const float* weight,

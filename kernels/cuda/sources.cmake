@@ -30,4 +30,5 @@ set(HOLDFAST_CUDA_HOST
   ipc/probe_memory.cc
   ipc/probe_peer.cc
   ipc/vmm_memory.cc
-  launch_tables.cc)
+  launch_tables.cc
+  weight_memory.cc)

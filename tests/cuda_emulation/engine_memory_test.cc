@@ -138,6 +138,8 @@ TEST_F(CudaMemoryTest, AllOfItIsTakenAtTheStartAndInTheTable) {
   }
   EXPECT_EQ(CurrentUse().allocations, start.allocations);
   EXPECT_EQ(CurrentUse().bytes, start.bytes);
+  // Logits, hidden rows and tokens came back through pinned memory.
+  EXPECT_EQ(CurrentUse().pageable_copies, start.pageable_copies);
   engine->reset();
   EXPECT_EQ(CurrentUse().allocations, 0);
 }
@@ -166,9 +168,10 @@ TEST_F(CudaMemoryTest, WeightsThatPassTheBudgetAreRefusedBeforeTheyAreTaken) {
 // Rows of one kind of device are not another's. And where the device shares the
 // host's memory, the budget is that memory's, less what the machine needs.
 TEST_F(CudaMemoryTest, TheDevicesArchitectureIsInTheFingerprint) {
-  const auto fingerprint = [this](int minor) {
+  const auto fingerprint = [this](int minor, int processors) {
     FakeDevice device;
     device.minor = minor;
+    device.processors = processors;
     emulation::ResetFakeRuntime(device);
     LogText log;
     const auto engine = Load(1e5);  // more than there is: the start ends here
@@ -177,7 +180,10 @@ TEST_F(CudaMemoryTest, TheDevicesArchitectureIsInTheFingerprint) {
     const std::string text = log.text();
     return text.substr(text.find(" fingerprint="), 13 + 64);
   };
-  EXPECT_NE(fingerprint(0), fingerprint(1));
+  const std::string first = fingerprint(0, 48);
+  EXPECT_EQ(fingerprint(0, 48), first);
+  EXPECT_NE(fingerprint(1, 48), first);
+  EXPECT_NE(fingerprint(0, 40), first);
 }
 
 // Whichever allocation of the start fails, the message says for what, and

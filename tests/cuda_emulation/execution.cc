@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/float16.h"
+#include "tests/cuda_emulation/late_writes.h"
 
 namespace holdfast::emulation {
 namespace {
@@ -26,6 +27,8 @@ constexpr std::size_t kGuardBytes = 64 << 10;  // whole pages, whatever a page
 constexpr std::size_t kCanaryBytes = 128;
 constexpr unsigned char kFreshShared = 0xff;  // NaN, whatever the type
 constexpr int kNobody = -1;
+// Looked at whenever a thread stops.
+constexpr std::size_t kMostLateBytes = 16 << 10;
 
 struct Context {
   ucontext_t user;
@@ -117,6 +120,10 @@ class Device {
   void Yield(State state) {
     Thread& thread = *current_;
     thread.state = state;
+    late_.Leave(current_number_);
+    if (state != State::kAtWarp || warp().operation == WarpOperation::kSync) {
+      late_.Publish(current_number_);
+    }
     switch (state) {
       case State::kAtWarp:
         ArriveAtWarp();
@@ -137,8 +144,8 @@ class Device {
       }
       return Switch(thread.context, scheduler_);
     }
-    if (threads_[next].get() == &thread) return;
     SetCurrent(next);
+    if (current_ == &thread) return;
     Switch(thread.context, current_->context);
   }
 
@@ -154,7 +161,7 @@ class Device {
   // Whether an asynchronous copy happens when it is asked for, or waits until
   // it must: both are allowed.
   bool CopyNow() {
-    if (order_ == Order::kShuffled) return (random_() & 1) != 0;
+    if (Shuffles()) return (random_() & 1) != 0;
     return order_ == Order::kDescending;
   }
 
@@ -163,6 +170,10 @@ class Device {
   void* shared() { return shared_end_ - SharedRoom(); }
 
  private:
+  bool Shuffles() const {
+    return order_ == Order::kShuffled || order_ == Order::kLate;
+  }
+
   static void Entry() {
     Device& device = Get();
     for (;;) {
@@ -206,7 +217,7 @@ class Device {
     std::iota(order.begin(), order.end(), 0);
     if (order_ == Order::kDescending) {
       std::reverse(order.begin(), order.end());
-    } else if (order_ == Order::kShuffled) {
+    } else if (Shuffles()) {
       std::shuffle(order.begin(), order.end(), random_);
     }
     return order;
@@ -228,6 +239,9 @@ class Device {
     for (Warp& warp : warps_) warp.waiting = 0;
     at_block_ = done_ = 0;
     threads_in_block_ = threads;
+    const bool late = order_ == Order::kLate && shared_bytes_ <= kMostLateBytes;
+    late_.Begin(static_cast<std::byte*>(shared()), late ? shared_bytes_ : 0,
+                threads);
     MakeRounds(threads);
     SetCurrent(Next());
     Switch(scheduler_, current_->context);
@@ -291,6 +305,7 @@ class Device {
     current_ = threads_[i].get();
     current_number_ = i;
     threadIdx = current_->index;
+    late_.Enter(i);
   }
 
   void ArriveAtWarp() {
@@ -318,6 +333,7 @@ class Device {
   std::byte* shared_end_ = nullptr;
   std::size_t shared_bytes_ = 0;
   const std::function<void()>* body_ = nullptr;
+  LateWrites late_;
   Context scheduler_;
   Thread* current_ = nullptr;
   int current_number_ = 0;
@@ -382,6 +398,12 @@ void* ExchangeSlot(int lane) {
 void NextExchange() { Device::Get().thread().turn ^= 1; }
 
 void CopyAsync(void* to, const void* from, std::size_t bytes) {
+  if ((reinterpret_cast<std::uintptr_t>(to) |
+       reinterpret_cast<std::uintptr_t>(from)) %
+          bytes !=
+      0) {
+    Fatal("an asynchronous copy at no multiple of its size");
+  }
   if (Device::Get().CopyNow()) {
     std::memcpy(to, from, bytes);
     return;

@@ -8,11 +8,14 @@
 // is a fault; asynchronous copies happen at once or no earlier than the wait
 // for them (as the order is); a barrier that some threads do not reach is
 // fatal, and so are threads of a block that meet at different barriers and a
-// warp operation of fewer than 32 lanes.
+// warp operation of fewer than 32 lanes, and loads and stores of vectors, or
+// asynchronous copies, at addresses that are no multiples of their size.
 //
-// Weaker in one thing: a shuffle orders the memory accesses of its lanes as
-// __syncwarp does, which a device does not promise. (compute-sanitizer sees
-// it.)
+// Shuffles and the matrix unit order no memory accesses, and in one order of
+// running (kLate) they do not here: a write of shared memory that should be
+// seen behind one is missed. Weaker in one thing: a read before a shuffle is
+// never overtaken by another lane's write behind it, which a device does not
+// promise. (compute-sanitizer sees it.)
 //
 // Included by the fake cuda_runtime.h; for one host thread at a time.
 #ifndef HOLDFAST_TESTS_CUDA_EMULATION_EXECUTION_H_
@@ -59,10 +62,12 @@ inline dim3 gridDim;
 
 namespace holdfast::emulation {
 
-enum class Order { kAscending, kDescending, kShuffled };
+enum class Order { kAscending, kDescending, kShuffled, kLate };
 // In which order blocks, and threads in a block, run. Ascending: warps side by
 // side, asynchronous copies late. Descending: each warp as far ahead as
-// barriers let it, copies early. Shuffled: the same by chance.
+// barriers let it, copies early. Shuffled: the same by chance. Late: shuffled,
+// and other lanes see what one writes to shared memory (of at most 16 KiB) no
+// earlier than its next __syncthreads or __syncwarp.
 void SetOrder(Order order, std::uint64_t seed = 0);
 
 // Runs `body` once for each thread of each block.

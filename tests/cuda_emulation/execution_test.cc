@@ -61,6 +61,16 @@ __global__ void ReadTooEarlyInAWarp(const float* in, float* out) {
   out[Here()] = shared[Thread() ^ 5];
 }
 
+// The same behind a shuffle, which orders nothing.
+template <bool kRight>
+__global__ void ReadBehindAShuffle(const float* in, float* out) {
+  auto* const shared = SharedMemory<float>();
+  shared[Thread()] = in[Here()];
+  const float moved = __shfl_xor_sync(~0u, in[Here()], 3);
+  if (kRight) __syncwarp();
+  out[Here()] = shared[Thread() ^ 5] + moved;
+}
+
 // Blocks share a number; none waits for another.
 template <bool kRight>
 __global__ void ShareBetweenBlocks(const float* in, float* out) {
@@ -134,6 +144,7 @@ TEST_F(ExecutionTest, RacesShowInSomeOrderAndTheirMendedTwinsInNone) {
       {"read", ReadTooEarly<false>, ReadTooEarly<true>},
       {"overwrite", OverwriteTooEarly<false>, OverwriteTooEarly<true>},
       {"warp", ReadTooEarlyInAWarp<false>, ReadTooEarlyInAWarp<true>},
+      {"shuffle", ReadBehindAShuffle<false>, ReadBehindAShuffle<true>},
       {"blocks", ShareBetweenBlocks<false>, ShareBetweenBlocks<true>},
       {"atomics", AddInAnyOrder<false>, AddInAnyOrder<true>},
       {"copies", ReadCopyTooEarly<false>, ReadCopyTooEarly<true>},
@@ -218,6 +229,42 @@ TEST_F(ExecutionDeathTest, AccessesOutsideOfSharedMemoryAreFatal) {
     EXPECT_EXIT(Run(kernel, kRunOrders[0], kBytes),
                 ::testing::KilledBySignal(SIGSEGV), "");
   }
+}
+
+template <int kOffset>
+__global__ void LoadVectorAt(const float* in, float* out) {
+  out[Here()] = reinterpret_cast<const float4*>(in + kOffset)->w;
+}
+template <int kOffset>
+__global__ void StoreVectorAt(const float* in, float* out) {
+  if (Thread() == 0) {
+    *reinterpret_cast<float2*>(SharedMemory<float>() + kOffset) =
+        float2{in[0], in[1]};
+  }
+  out[Here()] = in[Here()];
+}
+template <int kOffset>
+__global__ void CopyTo(const float* in, float* out) {
+  if (Thread() == 0) {
+    kernels::cuda::CopyAsync16(SharedMemory<float>() + kOffset, in);
+  }
+  kernels::cuda::CommitCopies();
+  kernels::cuda::WaitCopies<0>();
+  out[Here()] = in[Here()];
+}
+
+TEST_F(ExecutionDeathTest, VectorsAtOddAddressesAreFatal) {
+  in_.reserve(in_.size() + 4);
+  for (const Kernel kernel :
+       {LoadVectorAt<0>, LoadVectorAt<4>, StoreVectorAt<2>, CopyTo<4>}) {
+    (void)Run(kernel, kRunOrders[0]);
+  }
+  for (const Kernel kernel :
+       {LoadVectorAt<1>, LoadVectorAt<2>, StoreVectorAt<1>}) {
+    EXPECT_EXIT(Run(kernel, kRunOrders[0]), ::testing::KilledBySignal(SIGILL),
+                "");
+  }
+  EXPECT_DEATH(Run(CopyTo<2>, kRunOrders[0]), "no multiple of its size");
 }
 
 // ---- the matrix unit ----

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/cublaslt_library.h"
 #include "kernels/float16.h"
+#include "tests/cuda_emulation/fake_state.h"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDescOpaque_t {
@@ -19,6 +20,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint32_t reduction = 0xffffffffu;
+  std::uint32_t d_alignment = 256;
 };
 
 namespace {
@@ -26,6 +28,9 @@ namespace {
 constexpr std::uint32_t kAlgorithm = 21;
 constexpr std::uint32_t kInnerShape = 5;
 constexpr std::uint32_t kClusterShape = 3;
+// Words of an algorithm beside its settings: what D it was chosen for.
+constexpr int kAlignmentWord = 6;
+constexpr int kColumnsWord = 7;
 
 // Settings lie in pairs in an algorithm's words. It has no custom option.
 std::uint32_t GetSetting(const cublasLtMatmulAlgo_t& algo, int attribute) {
@@ -133,6 +138,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
   if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
     std::memcpy(&preference->reduction, value, bytes);
   }
+  if (attribute == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES) {
+    std::memcpy(&preference->d_alignment, value, bytes);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -142,17 +150,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulPreference_t preference, int wanted,
     cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
-  if (wanted < 1 || !Fits(*operation, *a, *b, *d)) {
+  if (wanted < 2 || !Fits(*operation, *a, *b, *d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   results[0] = {};
-  cublasLtMatmulAlgo_t& algo = results[0].algo;
+  results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+  results[1] = {};
+  cublasLtMatmulAlgo_t& algo = results[1].algo;
+  algo.data[kAlignmentWord] = preference->d_alignment;
+  algo.data[kColumnsWord] = static_cast<std::uint64_t>(d->cols);
   Set(algo, CUBLASLT_ALGO_CONFIG_ID, kAlgorithm);
   Set(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
       preference->reduction == CUBLASLT_REDUCTION_SCHEME_NONE ? 1 : 4);
   Set(algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, kInnerShape);
   Set(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, kClusterShape);
-  *found = 1;
+  *found = 2;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -185,8 +197,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
   if (!Fits(*operation, *a_layout, *b_layout, *d_layout) ||
       GetSetting(*algo, CUBLASLT_ALGO_CONFIG_ID) != kAlgorithm ||
       *static_cast<const float*>(alpha) != 1.0f ||
-      *static_cast<const float*>(beta) != 0.0f) {
+      *static_cast<const float*>(beta) != 0.0f ||
+      (reinterpret_cast<std::uintptr_t>(d) |
+       static_cast<std::uint64_t>(d_layout->ld) * sizeof(float)) %
+              algo->data[kAlignmentWord] !=
+          0) {
     return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (holdfast::emulation::Runtime::Get().device.algorithms_of_one_size &&
+      algo->data[kColumnsWord] != static_cast<std::uint64_t>(d_layout->cols)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   const auto* left = static_cast<const std::uint16_t*>(a);
   const auto* right = static_cast<const std::uint16_t*>(b);

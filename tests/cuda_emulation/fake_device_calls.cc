@@ -15,6 +15,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int device) {
   HF_ENTER("cudaSetDevice");
+  runtime.Context() = true;
   return runtime.Answer(device == 0 ? runtime.device.count_error
                                     : cudaErrorInvalidDevice);
 }
@@ -105,6 +106,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInsufficientDriver:
       return "cudaErrorInsufficientDriver";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
     case cudaErrorIllegalAddress:
@@ -124,6 +127,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no CUDA-capable device is detected";
     case cudaErrorInsufficientDriver:
       return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoKernelImageForDevice:
+      return "no kernel image is available for execution on the device";
     case cudaErrorNotSupported:
       return "operation not supported";
     case cudaErrorIllegalAddress:
@@ -144,6 +149,16 @@ cudaError_t cudaPeekAtLastError() {
   Runtime& runtime = Runtime::Get();
   const std::lock_guard lock(runtime.mutex);
   return runtime.sticky != cudaSuccess ? runtime.sticky : runtime.last;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  HF_ENTER("cudaFuncGetAttributes");
+  if (!runtime.device.has_code) {
+    return runtime.Answer(cudaErrorNoKernelImageForDevice);
+  }
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,

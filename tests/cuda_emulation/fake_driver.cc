@@ -120,6 +120,9 @@ CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
 // Of memory of cudaMalloc.
 CUresult cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes,
                               CUdeviceptr address) {
+  if (!holdfast::emulation::Runtime::Context()) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   auto& runtime = holdfast::emulation::Runtime::Get();
   const std::lock_guard lock(runtime.mutex);
   auto* const at = static_cast<char*>(Address(address));

@@ -7,11 +7,13 @@
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   HF_ENTER("cudaMalloc");
+  runtime.Context() = true;
   return runtime.Answer(runtime.Allocate(pointer, bytes));
 }
 
 cudaError_t cudaFree(void* pointer) {
   HF_ENTER("cudaFree");
+  runtime.Context() = true;
   runtime.Flush();
   return runtime.Answer(runtime.Free(pointer));
 }
@@ -81,6 +83,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
   HF_ENTER("cudaMemcpyAsync");
   if (runtime.Touch(to, from) != cudaSuccess) return runtime.sticky;
+  if ((kind == cudaMemcpyDeviceToHost && !runtime.Pinned(to)) ||
+      (kind == cudaMemcpyHostToDevice && !runtime.Pinned(from))) {
+    ++runtime.pageable_copies;
+  }
   if (kind == cudaMemcpyDeviceToHost) {
     const auto* start = static_cast<const char*>(from);
     runtime.arriving[stream].push_back(

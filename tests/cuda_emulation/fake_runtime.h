@@ -41,6 +41,7 @@ struct FakeDevice {
   int major = 12;
   int minor = 1;
   int processors = 48;
+  bool has_code = true;  // else no kernel was built for it
   bool integrated = true;
   bool ipc = true;  // else IPC calls are "not supported"
   bool ipc_events = true;
@@ -48,6 +49,8 @@ struct FakeDevice {
   bool vmm = true;          // else the driver has none of the cuMem functions
   bool host_register = true;
   bool pageable_access = true;
+  // cublasLt's algorithms multiply what they were chosen for alone.
+  bool algorithms_of_one_size = false;
   std::size_t total_bytes = std::size_t{8} << 30;
   std::size_t shared_bytes = 99 << 10;  // of a block, at most
 };
@@ -67,6 +70,8 @@ struct FakeUse {
   int allocations = 0;
   int opened = 0;
   std::size_t bytes = 0;
+  // Copies on streams to or from host memory that was not pinned, ever.
+  std::size_t pageable_copies = 0;
 };
 FakeUse CurrentUse();
 

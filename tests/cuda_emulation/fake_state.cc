@@ -230,7 +230,8 @@ FakeUse CurrentUse() {
   const std::lock_guard lock(runtime.mutex);
   runtime.Settle();
   return {static_cast<int>(runtime.allocations.size()),
-          static_cast<int>(runtime.opened.size()), runtime.bytes};
+          static_cast<int>(runtime.opened.size()), runtime.bytes,
+          runtime.pageable_copies};
 }
 
 cudaError_t CheckLaunch(const void* kernel, dim3 grid, dim3 block,
@@ -240,6 +241,9 @@ cudaError_t CheckLaunch(const void* kernel, dim3 grid, dim3 block,
   if (const cudaError_t error = runtime.Enter("cudaLaunchKernelEx");
       error != cudaSuccess) {
     return runtime.Answer(error);
+  }
+  if (!runtime.device.has_code) {
+    return runtime.Answer(cudaErrorNoKernelImageForDevice);
   }
   const auto limit = runtime.shared_limits.find(kernel);
   const std::size_t allowed =

@@ -87,6 +87,7 @@ class Runtime {
   std::map<cudaEvent_t, unsigned> event_flags;
   std::set<cudaEvent_t> never_come;  // opened here
   std::size_t bytes = 0;
+  std::size_t pageable_copies = 0;  // on streams
   // Work of the default stream that the host does not wait for.
   std::vector<std::function<void()>> pending;
 
@@ -105,10 +106,13 @@ class Runtime {
     while (!arriving.empty()) Arrive(arriving.begin()->first);
   }
   bool Pinned(const void* pointer) const {
-    const auto it = pinned.upper_bound(const_cast<void*>(pointer));
-    if (it == pinned.begin()) return false;
-    const auto& [start, size] = *std::prev(it);
-    return pointer < static_cast<const char*>(start) + size;
+    const auto in = [pointer](const std::map<void*, std::size_t>& memory) {
+      const auto it = memory.upper_bound(const_cast<void*>(pointer));
+      if (it == memory.begin()) return false;
+      const auto& [start, size] = *std::prev(it);
+      return pointer < static_cast<const char*>(start) + size;
+    };
+    return in(pinned) || in(registered);
   }
 
   bool Freed(const void* address) const {
@@ -142,6 +146,13 @@ class Runtime {
       sticky = error;
     }
     return error;
+  }
+
+  // Whether the calling thread has a context: a driver's call needs one, and
+  // some of the runtime's make it.
+  static bool& Context() {
+    static thread_local bool current = false;
+    return current;
   }
 
   char* NewSegment(std::size_t size, bool small);

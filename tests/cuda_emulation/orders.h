@@ -16,7 +16,7 @@ inline constexpr RunOrder kRunOrders[] = {{Order::kAscending, 0},
                                           {Order::kDescending, 0},
                                           {Order::kShuffled, 1},
                                           {Order::kShuffled, 2},
-                                          {Order::kShuffled, 3}};
+                                          {Order::kLate, 3}};
 
 }  // namespace holdfast::emulation
 

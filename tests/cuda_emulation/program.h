@@ -57,6 +57,7 @@ class Program {
     ASSERT_EQ(write(tell_, told.data(), told.size()),
               static_cast<ssize_t>(told.size()));
   }
+  void Signal(int signal) { kill(child_, signal); }
   // Its exit status, or less the signal that ended it.
   int End(int signal) {
     kill(child_, signal);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -25,6 +26,7 @@
 #include "kernels/cuda/ipc/ipc_memory.h"
 #include "kernels/cuda/ipc/probe_memory.h"
 #include "kernels/cuda/ipc/probe_peer.h"
+#include "kernels/cuda/weight_memory.h"
 #include "tests/cuda_emulation/fake_runtime.h"
 
 namespace holdfast::kernels::cuda {
@@ -327,15 +329,50 @@ TEST_F(RuntimeTest, TheChosenAlgorithmIsRecorded) {
   ASSERT_TRUE(gemm.ok());
   EXPECT_EQ((*gemm)->Record(), "cublasLt 130100 rows 16");
   const std::vector<std::uint16_t> numbers(64);
-  std::vector<float> y(16);
+  alignas(16) float y[20];
   ASSERT_TRUE(
-      (*gemm)
-          ->Multiply(numbers.data(), 8, numbers.data(), 2, 8, 8, y.data(), 8)
-          .ok());
+      (*gemm)->Multiply(numbers.data(), 8, numbers.data(), 2, 8, 8, y, 8).ok());
   // Identity, tile, split, stages, swizzle, option, reduction, inner shape,
   // cluster shape.
   EXPECT_EQ((*gemm)->Record(),
-            "cublasLt 130100 rows 16; 8x8/8: 21 0 1 0 0 - 0 5 3");
+            "cublasLt 130100 rows 16; 8x8/8@16: 21 0 1 0 0 - 0 5 3");
+  // Rows that begin at other addresses may need another.
+  ASSERT_TRUE(
+      (*gemm)
+          ->Multiply(numbers.data(), 8, numbers.data(), 2, 8, 8, y + 1, 8)
+          .ok());
+  EXPECT_THAT((*gemm)->Record(), HasSubstr("; 8x8/8@4: 21 0 1"));
+}
+
+TEST_F(RuntimeTest, AnyThreadExports) {
+  const auto memory = PatternMemory(1);
+  ASSERT_TRUE(memory.ok());
+  Status status = Internal("not run");
+  std::thread([&] { status = ExportMemory(*memory).status(); }).join();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// Not every algorithm has to take other rows than those it was chosen for.
+TEST_F(RuntimeTest, RowsThatAnAlgorithmRefusesHaveTheirOwn) {
+  FakeDevice device;
+  device.algorithms_of_one_size = true;
+  ResetFakeRuntime(device);
+  const auto stream = MakeStream();
+  ASSERT_TRUE(stream.ok());
+  const auto gemm = Gemm::Make(stream->get(), 16);
+  ASSERT_TRUE(gemm.ok());
+  const std::vector<std::uint16_t> one(128, 0x3f80);
+  alignas(16) float y[128];
+  for (const int rows : {16, 3, 16, 3}) {
+    std::fill(std::begin(y), std::end(y), 0.0f);
+    const Status status =
+        (*gemm)->Multiply(one.data(), 8, one.data(), rows, 8, 8, y, 8);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int i = 0; i < 8 * rows; ++i) EXPECT_EQ(y[i], 8.0f);
+  }
+  EXPECT_EQ((*gemm)->choices(), 2u);
+  EXPECT_THAT((*gemm)->Record(), HasSubstr("; 8x8/8@16: 21"));
+  EXPECT_THAT((*gemm)->Record(), HasSubstr("; 8x8/8@16 rows 3: 21"));
 }
 
 TEST_F(RuntimeTest, FilesAreReadIntoPinnedMemory) {
@@ -383,8 +420,54 @@ TEST_F(RuntimeTest, BudgetOfASharedMemoryIsTheKernels) {
   ResetFakeRuntime(device);
   const auto own = DeviceBudget();
   ASSERT_TRUE(own.ok());
-  EXPECT_EQ(own->bytes, device.total_bytes);
+  // Other processes need contexts, also when everything else is taken.
+  EXPECT_EQ(own->bytes, device.total_bytes - (std::size_t{512} << 20));
+  EXPECT_THAT(own->how, HasSubstr("less 512 MiB"));
   EXPECT_FALSE(own->integrated);
+}
+
+TEST_F(RuntimeTest, ADeviceThatThereIsNoCodeForIsRefused) {
+  FakeDevice device;
+  device.has_code = false;
+  device.major = 8;
+  device.minor = 9;
+  ResetFakeRuntime(device);
+  const auto backend = MakeCudaBackend({});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_EQ(backend.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(backend.status().message(),
+              HasSubstr("emulated device (sm_89) cannot run this build"));
+  EXPECT_THAT(backend.status().message(), HasSubstr("no kernel image"));
+  EXPECT_EQ(CurrentUse().allocations, 0);
+}
+
+// Experts' matrices a little over a granule would take two of them each.
+TEST_F(RuntimeTest, MatricesShareMemory) {
+  WeightPieces pieces;
+  std::vector<WeightMemory> parts;
+  constexpr std::size_t kPart = (std::size_t{2} << 20) + (160 << 10);
+  constexpr std::size_t kParts = 160;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    auto part = pieces.Take(kPart, "an expert");
+    ASSERT_TRUE(part.ok());
+    EXPECT_GE(part->bytes, kPart);
+    EXPECT_EQ(part->data[0], std::byte{0});
+    EXPECT_EQ(part->data[kPart - 1], std::byte{0});
+    std::memset(part->data, static_cast<int>(i), part->bytes);
+    parts.push_back(*std::move(part));
+  }
+  EXPECT_LT(CurrentUse().bytes - pieces.unfilled_bytes(),
+            kParts * kPart * 6 / 5);
+  for (std::size_t i = 0; i < kParts; ++i) {
+    EXPECT_EQ(parts[i].data[0], static_cast<std::byte>(i));
+    EXPECT_EQ(parts[i].data[kPart - 1], static_cast<std::byte>(i));
+  }
+  // What one has alone, and what others had, goes with them.
+  const auto large = pieces.Take(std::size_t{64} << 20, "a head");
+  ASSERT_TRUE(large.ok());
+  EXPECT_EQ(large->bytes, std::size_t{64} << 20);
+  parts.clear();
+  EXPECT_LE(CurrentUse().allocations, 2);
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kRoundTrip{20};
 // Of a board that shares its memory: exhaustion there hangs the machine.
 constexpr std::uint64_t kReserveBytes = std::uint64_t{16} << 30;
+// Of another device, at most: the cache service's context, which comes after
+// everything was taken, and code that is loaded when it is first used.
+constexpr std::uint64_t kContextBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kCopyBytes = std::size_t{64} << 20;
 constexpr int kCopies = 10;
 
@@ -220,8 +223,11 @@ StatusOr<MemoryBudget> DeviceBudget() {
   std::size_t total = 0;
   HF_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free, &total),
                           "the device's free memory");
-  budget.bytes = free;
-  budget.how = "the device's free memory";
+  const std::uint64_t reserve =
+      std::min<std::uint64_t>(kContextBytes, total / 16);
+  budget.bytes = free - std::min<std::uint64_t>(free, reserve);
+  budget.how =
+      "the device's free memory less " + std::to_string(reserve >> 20) + " MiB";
   return budget;
 }
 

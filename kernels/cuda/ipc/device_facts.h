@@ -20,7 +20,7 @@ std::string JsonString(const std::string& text);
 // Bytes that caches and weights may take: on a device that shares the host's
 // memory what the kernel calls available (the device's own "free" does not
 // count the page cache), less a reserve that keeps the machine alive; else what
-// the device has free.
+// the device has free, less what other processes' contexts and code take.
 struct MemoryBudget {
   std::uint64_t bytes = 0;
   bool integrated = false;

@@ -28,6 +28,9 @@ StatusOr<cudaUUID_t> CurrentDevice() {
 // A handle names the allocation that an address lies in, and is opened at its
 // base.
 Status CheckWhole(const void* memory, std::size_t bytes) {
+  // The driver wants this thread's context, which the runtime makes current
+  // only in calls that need one.
+  HF_CUDA_RETURN_IF_ERROR(cudaFree(nullptr), "a CUDA context");
   decltype(&cuMemGetAddressRange) address_range = nullptr;
   HF_RETURN_IF_ERROR(FindDriverCall("cuMemGetAddressRange", &address_range));
   const auto address =

@@ -9,6 +9,7 @@ enum CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
   CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 using CUdeviceptr = unsigned long long;

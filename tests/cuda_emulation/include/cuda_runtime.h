@@ -42,4 +42,11 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...),
                               value);
 }
 
+template <typename... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                  void (*kernel)(Parameters...)) {
+  return cudaFuncGetAttributes(attributes,
+                               reinterpret_cast<const void*>(kernel));
+}
+
 #endif  // HOLDFAST_TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_H_

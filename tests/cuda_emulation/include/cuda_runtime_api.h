@@ -19,6 +19,7 @@ enum cudaError_t {
   cudaErrorDeviceUninitialized = 201,
   cudaErrorMapBufferObjectFailed = 205,
   cudaErrorAlreadyMapped = 208,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
@@ -53,6 +54,11 @@ enum cudaDeviceAttr {
 
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+};
+
+struct cudaFuncAttributes {
+  std::size_t sharedSizeBytes;
+  int maxThreadsPerBlock;
 };
 
 struct CUstream_st;
@@ -149,5 +155,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
 
 cudaError_t cudaFuncSetAttribute(const void* kernel,
                                  cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                  const void* kernel);
 
 #endif  // HOLDFAST_TESTS_CUDA_EMULATION_INCLUDE_CUDA_RUNTIME_API_H_
