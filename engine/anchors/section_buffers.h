@@ -39,6 +39,10 @@ class SectionBuffers {
   absl::Status Reserve(int count);
   // With whatever it held before; null when the machine has no memory.
   Buffer Take();
+  // Taken and not given back.
+  int in_use() const {
+    return static_cast<int>(memory_.size() - spare_.size());
+  }
   // In order with the backend's operations.
   void Copy(const std::byte* from, std::byte* to) {
     backend_.Copy(from, section_bytes_, to);

@@ -73,6 +73,9 @@ TEST_P(InFlightTest, FourClientsSendOneNewPrompt) {
   engine->Round();
   EXPECT_EQ(engine->loop().counts().running, 1);  // waiters hold no seat
   EXPECT_EQ(engine->loop().counts().waiting, 3);
+  // Nor the memory of a state.
+  EXPECT_EQ(engine->state().section_buffers.in_use(),
+            1 + engine->state().anchor_slots.live());
   engine->RunAll();
   EXPECT_LE(Computed(all), 2000 + 3 * kPastTheLastAnchor);
   const Answer alone = Make(1)->Run(request);
@@ -168,6 +171,45 @@ TEST_P(InFlightTest, ALateOwnerIsNotWaitedForForEver) {
   }
   engine->RunAll();
   ExpectSame(waiter.answer(), owner.answer());
+  engine->Check();
+}
+
+TEST_P(InFlightTest, NoLateOwnerIsWaitedForAgain) {
+  if (grid()) return;  // a round finishes a chunk there
+  const auto engine = Make();
+  const Request request = MakeRequest(SomeIds(3900, 1), 3);
+  std::vector<Submitted> all;
+  for (int i = 0; i < 3; ++i) all.push_back(engine->Submit(request));
+  engine->Round();
+  engine->clock.Advance(std::chrono::hours(1));
+  engine->Round();  // the second begins, the third waits for it
+  EXPECT_EQ(engine->loop().counts().running, 2);
+  engine->Round();  // the first is not behind the second
+  engine->clock.Advance(std::chrono::hours(1));
+  engine->Round();
+  EXPECT_EQ(engine->loop().counts().running, 3);
+  engine->RunAll();
+  for (const Submitted& one : all) ExpectSame(one.answer(), all[0].answer());
+  engine->Check();
+}
+
+// What goes on from its session's own rows has others than a cold run's, which
+// serve nobody before they end.
+TEST_P(InFlightTest, RowsOfASessionsOwnAreNotWaitedFor) {
+  const auto engine = Make();
+  Request first = MakeRequest(SomeIds(1100, 1), 4);
+  first.session_key = "s";
+  const Answer answer = engine->Run(first);
+  Request next =
+      MakeRequest(Joined(Joined(first.prompt, answer.ids), SomeIds(900, 2)), 3);
+  next.session_key = "s";
+  const Submitted one = engine->Submit(next);
+  const Submitted two = engine->Submit(next);
+  engine->Round();
+  EXPECT_EQ(engine->loop().counts().running, grid() ? 2 : 1);
+  engine->RunAll();
+  EXPECT_EQ(one.result().cache.source, CacheSource::kEnd);
+  ExpectSame(one.answer(), two.answer());
   engine->Check();
 }
 

@@ -34,8 +34,7 @@ RequestRun::RequestRun(EngineState& state, const Request& request,
       stop_(std::move(stop)),
       prompt_keys_(request.prompt.begin(), request.prompt.end()),
       sequence_(&state.pool, KindOf(request.cache_mode),
-                RootPrefixKey(state.options.fingerprint, request.salt),
-                state.section_buffers.Take()),
+                RootPrefixKey(state.options.fingerprint, request.salt), {}),
       resumption_(state, request, prompt_keys_, sequence_.root),
       answer_(state, request, sink),
       ids_(request.prompt),
@@ -55,6 +54,7 @@ int RequestRun::target() const {
 void RequestRun::Start(Seat& seat, double queue_ms) {
   seat_ = &seat;
   seat.taken = true;
+  // Only now: who waits for a seat costs no memory.
   if (sequence_.sections == nullptr) {
     sequence_.sections = state_.section_buffers.Take();
   }
@@ -321,6 +321,9 @@ void RequestRun::Pause() {
   DropSpareBlocks();
   Sequence next(&state_.pool, sequence_.table.kind(), sequence_.root, {});
   next.session_key = sequence_.session_key;
+  if (!scratch() && !claim_->guest()) {
+    paused_rows_ = std::max(paused_rows_, sequence_.rows());
+  }
   claim_->Pause();
   sequence_ = std::move(next);
   phase_ = Phase::kStart;
@@ -353,7 +356,11 @@ Result RequestRun::Finish() {
                     (state_.rule.any_split() || result_.preemptions == 0);
   stores_.reset();
   anchors_.reset();
-  if (seat_ != nullptr) Keep();
+  if (HasNews()) {
+    Keep();
+  } else if (paused_rows_ > 0 && !model_failed_) {
+    Record();  // of what its last pause kept
+  }
   LeaveSeat();
   return std::move(result_);
 }
@@ -450,10 +457,15 @@ void RequestRun::Fail(const absl::Status& status) {
   End(FinishReason::kError);
 }
 
+bool RequestRun::HasNews() const {
+  if (seat_ == nullptr || scratch() || model_failed_ || sequence_.rows() == 0) {
+    return false;
+  }
+  return sequence_.rows() > result_.cache.resumed_at ||
+         resumption_.from_tiers() || result_.preemptions > 0;
+}
+
 void RequestRun::Keep() {
-  const bool news = sequence_.rows() > result_.cache.resumed_at ||
-                    resumption_.from_tiers() || result_.preemptions > 0;
-  if (scratch() || model_failed_ || !news || sequence_.rows() == 0) return;
   DropSpareBlocks();
   // A guest keeps no end that its next turn could resume at.
   if (!claim_->guest()) Record();
@@ -484,7 +496,7 @@ void RequestRun::Record() {
   ids.insert(ids.end(), answer_.ids().begin(), answer_.ids().end());
   state_.records->Ended(sequence_.root, request_.session_key,
                         request_.record_ticket, std::move(ids),
-                        sequence_.rows());
+                        std::max(sequence_.rows(), paused_rows_));
 }
 
 }  // namespace holdfast::engine

@@ -154,6 +154,8 @@ class RequestRun {
   absl::StatusOr<std::optional<std::int32_t>> BackendsToken();
   void End(FinishReason reason);
   void Fail(const absl::Status& status);
+  // There are rows to keep that nobody had before.
+  bool HasNews() const;
   void Keep();
   void Record();
   // Those found for a step that did not come.
@@ -193,6 +195,7 @@ class RequestRun {
   bool restored_ = false;                 // this start took rows from a tier
   bool full_step_ = false;                // nothing cut it short
   int reached_ = 0;                       // the most rows it has had
+  int paused_rows_ = 0;  // the most that a pause kept as its conversation's
   Phase phase_ = Phase::kStart;
   Result result_;
   bool started_ = false;

@@ -105,6 +105,12 @@ bool RunLoop::MakeReady(Active& active, const StepSize::Limits& limits) {
       if (host_.MustStop(*active.job)) active.run->Cancel();
       return false;
     }
+    // Who has ended gives its blocks back before the next round.
+    if (std::ranges::any_of(running_, [](const Active& other) {
+          return other.run->phase() == Phase::kEnded;
+        })) {
+      return false;
+    }
     // Scratch rows take nothing from anybody.
     const bool scratch = active.job->request.cache_mode != CacheMode::kDefault;
     const auto youngest = std::prev(running_.end());

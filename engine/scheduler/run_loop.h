@@ -100,7 +100,7 @@ class RunLoop {
     std::unique_ptr<RequestRun> run = nullptr;
     std::uint64_t turn = 0;  // of its last prefill step
     std::optional<Wait> wait = std::nullopt;
-    std::uint64_t late_owner = 0;  // waits for it no more
+    std::vector<std::uint64_t> late_owners = {};  // waits for none of them
   };
   using Runs = std::list<Active>;  // oldest first
   using Position = std::pair<Runs*, Runs::iterator>;

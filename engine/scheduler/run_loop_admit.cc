@@ -163,6 +163,8 @@ std::optional<int> RunLoop::WaitsAt(const RequestRun& owner,
                                     const RequestRun& run, int in_place) const {
   const bool restores = owner.phase() == Phase::kRestoring;
   if (!restores && owner.phase() != Phase::kPrefill) return std::nullopt;
+  // On a grid backend those of its session's own are another's never.
+  if (owner.sequence().taint != kUntainted) return std::nullopt;
   const int rows = restores ? in_place : owner.sequence().rows();
   const int position =
       WaitPosition(state_.rule, {.prompt = owner.prompt_keys(), .rows = rows},
@@ -182,8 +184,8 @@ bool RunLoop::WaitsForOwner(Active& active) {
   const int in_place = run.PlanInPlace();
   for (Active& owner : running_) {
     const RequestRun& theirs = *owner.run;
-    if (owner.order == active.late_owner || theirs.scratch() ||
-        theirs.sequence().root != run.sequence().root) {
+    if (std::ranges::count(active.late_owners, owner.order) > 0 ||
+        theirs.scratch() || theirs.sequence().root != run.sequence().root) {
       continue;
     }
     const std::optional<int> position = WaitsAt(theirs, run, in_place);
@@ -217,7 +219,7 @@ bool RunLoop::StillWaits(Active& active) {
                            ? kUnknownChunkSeconds
                            : std::max(kLeastChunkSeconds, turns * measured);
   if (!active.wait->watch.Late(rows, chunk, clock_.Now())) return true;
-  active.late_owner = active.wait->owner;
+  active.late_owners.push_back(active.wait->owner);
   ++totals_.late_owners;
   return false;
 }

@@ -255,14 +255,23 @@ TEST_P(RunLoopTest, APreemptedRequestCanBeCancelled) {
   const auto engine = Make(12, 2);
   const Submitted old = engine->Submit(MakeRequest(SomeIds(1000, 1), 1500));
   engine->RunUntil([&] { return old.sink->ids.size() == 2; });
-  const Submitted young = engine->Submit(MakeRequest(SomeIds(1200, 2), 900));
+  Request request = MakeRequest(SomeIds(1200, 2), 900);
+  request.session_key = "s";
+  const Submitted young = engine->Submit(request);
   engine->RunUntil(
       [&] { return engine->loop().counts().preemptions > 0 || young.ended(); });
   ASSERT_FALSE(young.ended());
+  const int sent = static_cast<int>(young.sink->ids.size());
   engine->Cancel(young);
   engine->Round();
   ASSERT_TRUE(young.ended());
   EXPECT_EQ(young.result().reason, FinishReason::kCancelled);
+  // Its session knows what was sent, all but the last of it forwarded.
+  const auto records = engine->state().records->Find(
+      RootPrefixKey(engine->state().options.fingerprint, ""), "s", false);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0]->ids, Joined(request.prompt, young.sink->ids));
+  EXPECT_EQ(records[0]->end, 1200 + sent - 1);
   engine->RunAll();
   ExpectSame(old.answer(), Alone(old.job->request));
   engine->Check();

@@ -31,6 +31,7 @@ class FakeTiers final : public CacheTiers {
     int taint = kUntainted;
     StoredState kind = StoredState::kLine;
     bool resident = false;
+    int job = 0;  // those of one store are one manifest's
   };
 
   explicit FakeTiers(const BlockPool& pool) : pool_(&pool) {}
@@ -92,6 +93,7 @@ class FakeTiers final : public CacheTiers {
   }
   // Reads what was lent, as far as the job says.
   void Write(const StoreJob& job) {
+    ++jobs;
     std::vector<std::byte> rows;
     for (const BlockId block : job.blocks) Append(rows, block);
     for (const StoreJob::State& state : job.states) {
@@ -101,11 +103,13 @@ class FakeTiers final : public CacheTiers {
                   .session_key = job.session_key,
                   .taint = job.taint,
                   .kind = state.kind,
-                  .resident = job.resident};
+                  .resident = job.resident,
+                  .job = jobs};
       entry.ids.assign(job.ids.begin(), job.ids.begin() + state.position);
       entry.rows = rows;
       for (const BlockId block : state.blocks) Append(entry.image, block);
       entry.image.resize(image_bytes);
+      if (on_stored) on_stored(entry);
       entries.push_back(std::move(entry));
     }
   }
@@ -139,7 +143,7 @@ class FakeTiers final : public CacheTiers {
                       .lines = {},
                       .messages = {}});
       for (const Entry& other : drained) {
-        if (other.tier != entry.tier) continue;
+        if (other.job != entry.job) continue;
         if (other.kind == StoredState::kLine) {
           kept.back().lines.push_back(other.position);
         } else if (other.kind != StoredState::kEnd) {
@@ -176,7 +180,9 @@ class FakeTiers final : public CacheTiers {
   int passes = 0;     // but for so many
   bool hold_restores = false;
   std::vector<std::pair<StoreJob, std::function<void(StoreOutcome)>>> held;
+  std::function<void(const Entry&)> on_stored;
   std::vector<Entry> entries;
+  int jobs = 0;                   // stored so far
   PlannerRates remembered;        // of an earlier engine
   PlannerRates measured;          // as told last
   std::uint64_t store_bytes = 0;  // that could be given back
@@ -230,14 +236,10 @@ class FakeTiers final : public CacheTiers {
   // A manifest has several states, each at its position.
   const Entry& Find(const TierCandidate& candidate) const {
     const Entry& named = entries[candidate.key[0]];
-    for (const Entry& entry : entries) {
-      if (entry.tier == named.tier && entry.root == named.root &&
-          entry.position == candidate.position &&
-          std::equal(entry.ids.begin(), entry.ids.end(), named.ids.begin())) {
-        return entry;
-      }
-    }
-    return named;
+    const auto at = std::ranges::find_if(entries, [&](const Entry& entry) {
+      return entry.job == named.job && entry.position == candidate.position;
+    });
+    return at == entries.end() ? named : *at;
   }
 
   void Append(std::vector<std::byte>& to, BlockId block) const {

@@ -39,7 +39,9 @@ class ScriptedDrafter final : public Drafter {
       for (std::size_t at = ids.size() - prompt;
            at < script.answer.size() && most > 0; ++at, --most) {
         const bool wrong = wrong_ > 0 && at % wrong_ == 0;
-        drafts.push_back(wrong ? script.answer[at] ^ 1 : script.answer[at]);
+        const std::int32_t right = script.answer[at];
+        const std::int32_t other = right == 0 ? 1 : right - 1;
+        drafts.push_back(wrong ? other : right);
       }
       break;
     }

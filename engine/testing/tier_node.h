@@ -34,6 +34,7 @@ struct TierNodeOf {
     tiers->image_bytes = StateImageBytes(state.model.layout());
     if (from != nullptr) {
       tiers->entries = from->tiers->entries;
+      tiers->jobs = from->tiers->jobs;
       tiers->drained = from->tiers->drained;
     }
     Attach(*ParsePlannerCosts(tier_costs));
