@@ -17,6 +17,10 @@ constexpr std::size_t kPartialFloats = std::size_t{1} << 19;
 // Fewer results than this are combined by the calling thread.
 constexpr int kSharedMerges = 64;
 
+// A row with fewer products of numbers is left to one thread while it has one
+// tile: a start of the others would take as long.
+constexpr std::int64_t kSharedWork = std::int64_t{1} << 16;
+
 // From this many (token, head) rows of a KV head on, unpacking tiles pays.
 constexpr int kManyRows = 24;
 
@@ -36,7 +40,7 @@ Status HostAttention::Prepare(const Limits& limits) {
       HostMemory::Make(std::max(one_row, kPartialFloats) * sizeof(float),
                        "attention partial results"));
   progress_.resize(pool_.threads());
-  combined_.resize(kRowBatch);
+  combined_.resize(std::max({kRowBatch, pool_.threads(), limits.max_heads}));
   thread_floats_ =
       std::max({heads * (kTileKeys + kPartialHeader + dims),
                 CombineFloats(TilesOf(std::max(limits.max_positions, 1) - 1)),
@@ -98,6 +102,17 @@ void HostAttention::RunMany(const AttentionCall& call, const RowSpan& span) {
   });
 }
 
+int HostAttention::PartsOf(const AttentionCall& call, int keys,
+                           int rows) const {
+  const int kv_heads = call.shape.kv_heads;
+  const int tiles = TilesOf(keys - 1);
+  const std::int64_t work =
+      static_cast<std::int64_t>(call.heads) * call.shape.head_dim * keys;
+  if (rows > 1 || work < kSharedWork || tiles >= 2 * pool_.threads()) return 1;
+  if (kv_heads % pool_.threads() == 0) return pool_.threads();
+  return tiles == 1 ? kv_heads : 1;
+}
+
 void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
                             int first, int rows) {
   batch_.call = call;
@@ -107,21 +122,26 @@ void HostAttention::RunRows(const AttentionCall& call, const RowSpan& span,
   batch_.tiles = TilesOf(span.position + first + rows - 1);
   ++batch_.number;
   batch_.perturbed = IsPerturbed(span);
-  pool_.For(rows * batch_.tiles,
+  batch_.parts = PartsOf(call, span.position + first + 1, rows);
+  pool_.For(rows * batch_.parts * batch_.tiles,
             [this](int index, int thread) { RunTile(index, thread); });
   CombineTiles();
 }
 
-const float* HostAttention::ScaledQuery(int row, int thread) {
+const float* HostAttention::ScaledQuery(int row, int part, int thread) {
+  const int of_row = row * batch_.parts + part;
   float* const scaled =
       thread_scratch_.floats() + (thread + 1) * thread_floats_ - query_floats_;
-  if (progress_[thread].query == row) return scaled;
-  progress_[thread].query = row;
+  if (progress_[thread].query == of_row) return scaled;
+  progress_[thread].query = of_row;
   const AttentionCall& call = batch_.call;
-  const std::int64_t width = call.heads * call.shape.head_dim;
-  const float* const q =
-      call.q + (batch_.span.first_row + batch_.first + row) *
-                   static_cast<std::int64_t>(call.row_stride);
+  const std::int64_t width =
+      static_cast<std::int64_t>(call.heads / batch_.parts) *
+      call.shape.head_dim;
+  const float* const q = call.q +
+                         (batch_.span.first_row + batch_.first + row) *
+                             static_cast<std::int64_t>(call.row_stride) +
+                         part * width;
   FetchLines(q, width * sizeof(float));
   for (std::int64_t i = 0; i < width; ++i) scaled[i] = q[i] * call.scale;
   return scaled;
@@ -132,41 +152,55 @@ void HostAttention::RunTile(int index, int thread) {
   const AttentionCall& call = batch_.call;
   const RowSpan& span = batch_.span;
   const int tiles = batch_.tiles;
-  const int row = index / tiles;
+  const int of_row = index / tiles;
+  const int row = of_row / batch_.parts;
+  const int part = of_row % batch_.parts;
   const int tile = index % tiles;
-  const int keys = std::min(
-      kTileKeys, span.position + batch_.first + row + 1 - tile * kTileKeys);
+  const int position = span.position + batch_.first + row;
+  const int keys = std::min(kTileKeys, position + 1 - tile * kTileKeys);
   if (keys <= 0) return;
   Progress& progress = progress_[thread];
   if (progress.batch != batch_.number) {
-    progress = {.batch = batch_.number, .query = -1, .row = -1, .next = 0};
+    progress = {.batch = batch_.number, .query = -1, .part = -1, .next = 0};
   }
-  const int dims = call.shape.head_dim;
-  const std::size_t tile_floats =
-      call.heads * static_cast<std::size_t>(kPartialHeader + dims);
-  float* const row_partials =
-      partials_.floats() + static_cast<std::size_t>(row) * tiles * tile_floats;
+  const int heads = call.heads / batch_.parts;
   float* const scores = thread_scratch_.floats() + thread * thread_floats_;
-  float* const own = scores + call.heads * kTileKeys;
-  const bool follows = progress.row == row && progress.next == tile;
+  float* const own = scores + heads * kTileKeys;
+  const bool follows = progress.part == of_row && progress.next == tile;
   const int place = batch_.perturbed ? tiles - 1 - tile : tile;
-  float* const to = follows ? own : row_partials + place * tile_floats;
+  float* const to = follows ? own : Partials(row, part, place);
   // Its lines are where they were read last.
-  if (thread != 0 && !follows)
-    FetchLinesToWrite(to, tile_floats * sizeof(float));
-  const std::byte* const block = span.blocks[tile];
-  const std::size_t k_offset = KOffset(call.shape, call.layer);
-  kernels_.tile(call.shape,
-                {block + k_offset, block + VOffset(call.shape, call.layer),
-                 KeysAfter(index, thread)},
-                keys, ScaledQuery(row, thread), call.heads, scores, to);
-  if (follows) kernels_.merge(own, call.heads, dims, row_partials);
-  if (place != 0 && !follows) return;
-  combined_[row] = follows ? tile + 1 : 1;
-  if (!batch_.perturbed) {
-    progress.row = row;
-    progress.next = tile + 1;
+  if (thread != 0 && !follows) {
+    FetchLinesToWrite(
+        to, heads * sizeof(float) * (kPartialHeader + call.shape.head_dim));
   }
+  const std::byte* const block = span.blocks[tile];
+  const int kv_heads = call.shape.kv_heads / batch_.parts;
+  kernels_.tile(call.shape,
+                {.k = block + KOffset(call.shape, call.layer),
+                 .v = block + VOffset(call.shape, call.layer),
+                 .next = KeysAfter(index, thread),
+                 .first_kv_head = part * kv_heads,
+                 .kv_heads = kv_heads},
+                keys, ScaledQuery(row, part, thread), heads, scores, to);
+  if (follows) {
+    kernels_.merge(own, heads, call.shape.head_dim, Partials(row, part, 0));
+  }
+  if (place != 0 && !follows) return;
+  combined_[of_row].tiles = follows ? tile + 1 : 1;
+  if (batch_.perturbed) return;
+  progress.part = of_row;
+  progress.next = tile + 1;
+  if (progress.next == TilesOf(position)) FinishPart(row, part, thread);
+}
+
+float* HostAttention::Partials(int row, int part, int tile) const {
+  const std::size_t head_floats = kPartialHeader + batch_.call.shape.head_dim;
+  const std::size_t heads = batch_.call.heads;
+  return partials_.floats() +
+         ((static_cast<std::size_t>(row) * batch_.tiles + tile) * heads +
+          part * (heads / batch_.parts)) *
+             head_floats;
 }
 
 const std::byte* HostAttention::KeysAfter(int index, int thread) const {
@@ -174,7 +208,7 @@ const std::byte* HostAttention::KeysAfter(int index, int thread) const {
   int layer = batch_.call.layer;
   int next = tile + 1;
   const ThreadPool::Range share =
-      pool_.ShareOf(batch_.rows * batch_.tiles, thread);
+      pool_.ShareOf(batch_.rows * batch_.parts * batch_.tiles, thread);
   if (index + 1 == share.end && batch_.tiles > 1) {
     // As a rule the same rows are read in the next layer next.
     next = share.begin % batch_.tiles;
@@ -184,36 +218,57 @@ const std::byte* HostAttention::KeysAfter(int index, int thread) const {
   return batch_.span.blocks[next] + KOffset(batch_.call.shape, layer);
 }
 
-void HostAttention::CombineTiles() {
+void HostAttention::FinishPart(int row, int part, int thread) {
+  const int heads = batch_.call.heads / batch_.parts;
+  int& combined = combined_[row * batch_.parts + part].tiles;
+  for (int head = part * heads; head < (part + 1) * heads; ++head) {
+    CombineHead(row, head, combined, thread);
+  }
+  combined = kFinished;
+}
+
+void HostAttention::CombineHead(int row, int head, int tiles, int thread) {
   const AttentionCall& call = batch_.call;
   const int dims = call.shape.head_dim;
   const std::size_t head_floats = kPartialHeader + dims;
   const std::size_t tile_floats = call.heads * head_floats;
-  const int tiles = batch_.tiles;
+  const int combined =
+      combined_[row * batch_.parts + head / (call.heads / batch_.parts)].tiles;
+  const float* const partials = Partials(row, 0, 0) + head * head_floats;
+  float* const out =
+      call.out +
+      (static_cast<std::int64_t>(batch_.span.first_row + batch_.first + row) *
+           call.heads +
+       head) *
+          dims;
+  kernels_.combine(partials, partials + combined * tile_floats,
+                   tiles - combined, tile_floats, dims,
+                   thread_scratch_.floats() + thread * thread_floats_, out);
+}
+
+void HostAttention::CombineTiles() {
+  const AttentionCall& call = batch_.call;
   const int position = batch_.span.position + batch_.first;
+  const int heads = call.heads / batch_.parts;
   int merges = 0;
-  for (int row = 0; row < batch_.rows; ++row) {
-    merges += (TilesOf(position + row) - combined_[row]) * call.heads;
+  int left = 0;
+  for (int i = 0; i < batch_.rows * batch_.parts; ++i) {
+    const int combined = combined_[i].tiles;
+    if (combined == kFinished) continue;
+    merges += (TilesOf(position + i / batch_.parts) - combined) * heads;
+    ++left;
   }
-  float* const out = call.out + static_cast<std::int64_t>(
-                                    batch_.span.first_row + batch_.first) *
-                                    call.heads * dims;
+  if (left == 0) return;
   // What another thread has left: all of it on its way at once.
   if (batch_.rows == 1) {
-    FetchLines(partials_.data(), tile_floats * sizeof(float));
+    FetchLines(partials_.data(), sizeof(float) * call.heads *
+                                     (kPartialHeader + call.shape.head_dim));
   }
   const auto combine = [&](int index, int thread) {
     const int row = index / call.heads;
     const int head = index % call.heads;
-    const float* partials =
-        partials_.floats() +
-        static_cast<std::size_t>(row) * tiles * tile_floats +
-        head * head_floats;
-    const int combined = combined_[row];
-    kernels_.combine(partials, partials + combined * tile_floats,
-                     TilesOf(position + row) - combined, tile_floats, dims,
-                     thread_scratch_.floats() + thread * thread_floats_,
-                     out + static_cast<std::int64_t>(index) * dims);
+    if (combined_[row * batch_.parts + head / heads].tiles == kFinished) return;
+    CombineHead(row, head, TilesOf(position + row), thread);
   };
   const int outputs = batch_.rows * call.heads;
   if (merges >= kSharedMerges) {

@@ -15,6 +15,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/host/fetch.h"
 #include "kernels/host/kernel_tables.h"
 #include "kernels/host/repeat.h"
 #include "kernels/host/softmax-inl.h"
@@ -38,13 +39,10 @@ inline constexpr int kVectorsTogether = 4;
 // Vectors of keys whose scores are held in registers for each of them: a chain
 // of additions waits for each, so there must be many.
 inline constexpr int kKeyVectors = kVectorsTogether;
-inline constexpr std::size_t kLine = 64;  // bytes that one fetch brings
-// Keys whose values stay in the first-level cache over all heads and columns.
+// Keys whose values are weighed for all heads before the next ones': many,
+// since outputs are loaded and stored for each time, and few, since memory is
+// read in its order only from one time to the next.
 inline constexpr int kKeysTogether = 64;
-// Rows are fetched ahead: without that decode runs at half the speed once they
-// leave the cache. Up to this many bytes ahead into the first-level cache, and
-// beyond, where they would be displaced before their use, into the second.
-inline constexpr std::size_t kNearBytes = 24 << 10;
 
 #define HF_START(g)                        \
   [[maybe_unused]] VF a_##g = hn::Zero(d); \
@@ -79,22 +77,12 @@ inline constexpr std::size_t kNearBytes = 24 << 10;
     }                                          \
   }
 
-template <bool kFar>
-HWY_INLINE void Fetch(const std::byte* data) {
-  if constexpr (kFar) {
-    __builtin_prefetch(data, 0, 2);
-  } else {
-    hwy::Prefetch(data);
-  }
-}
-
 // Vectors of keys of one KV head.
 struct KeyVectors {
   int key[kKeyVectors];  // each one's first
   const std::byte* numbers[kKeyVectors];
-  // As many bytes as the granules have that they are in, to be fetched
-  // meanwhile.
-  const std::byte* ahead = nullptr;
+  // As many lines as the granules have that they are in are fetched meanwhile.
+  LineCursor ahead;
 };
 
 // Keys whose scores are computed together, and lines that go by with each of
@@ -106,7 +94,7 @@ HWY_INLINE int LinesAtOnce() {
 
 // kHeads query heads against kKeyVectors vectors of keys; the chain over dims
 // of each key is in its own lane. scores: of the heads.
-template <StateType kState, int kHeads, bool kFar>
+template <StateType kState, int kHeads>
 void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
                float* scores) {
   static_assert(kKeyVectors == 2 || kKeyVectors == 4);
@@ -115,7 +103,7 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
   const std::byte* const b = keys.numbers[1];
   [[maybe_unused]] const std::byte* const c = keys.numbers[kKeyVectors - 2];
   [[maybe_unused]] const std::byte* const last = keys.numbers[kKeyVectors - 1];
-  const std::byte* ahead = keys.ahead;
+  LineCursor ahead = keys.ahead;
   HF_REPEAT_4(HF_START)
   for (int dim = 0; dim < dims; dim += 2) {
     VF a_even, a_odd, b_even, b_odd;
@@ -127,8 +115,9 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
       LoadKeyPair<kState>(c, dim, c_even, c_odd);
       LoadKeyPair<kState>(last, dim, d_even, d_odd);
     }
-    for (int i = 0; i < LinesAtOnce(); ++i) Fetch<kFar>(ahead + i * kLine);
-    ahead += LinesAtOnce() * kKeyPairBytes<kState>;
+    constexpr int kLines = kKeyPairBytes<kState> / kCacheLine;
+    for (int i = 0; i < LinesAtOnce() * kLines; ++i)
+      hwy::Prefetch(ahead.Next());
     HF_REPEAT_4(HF_ACCUMULATE)
   }
   HF_REPEAT_4(HF_STORE)
@@ -180,8 +169,8 @@ void ScoreKeys(const KeyVectors& keys, const float* HWY_RESTRICT q, int dims,
 // Adds keys [begin, end) to kVectors vectors of kHeads heads' outputs, which
 // have the order of LoadStatePair unless there is one. v: the first column of
 // row 0, `row` numbers a row.
-template <StateType kState, int kHeads, int kVectors, bool kFar>
-void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
+template <StateType kState, int kHeads, int kVectors>
+void WeighKeys(const std::byte* v, LineCursor ahead, std::size_t column,
                std::size_t row, int begin, int end,
                const float* HWY_RESTRICT weights, float* HWY_RESTRICT out,
                std::ptrdiff_t out_stride) {
@@ -193,8 +182,8 @@ void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
   for (int key = begin; key < end; ++key) {
     const std::size_t at = key * row + column;
     const std::size_t bytes = kVectors * lanes * kElementBytes;
-    for (std::size_t i = 0; i < bytes; i += kLine) {
-      Fetch<kFar>(ahead + (key - begin) * bytes + i);
+    for (std::size_t i = 0; i < bytes; i += kCacheLine) {
+      hwy::Prefetch(ahead.Next());
     }
     VF v0, v1, v2, v3;
     if constexpr (kVectors == 1) {
@@ -221,12 +210,13 @@ void WeighKeys(const std::byte* v, const std::byte* ahead, std::size_t column,
 #undef HF_ACCUMULATE
 #undef HF_STORE
 
-// How far ahead of its use memory is fetched: in its order, which is not that
-// of its use within so many keys.
+// How far ahead of its use memory is fetched (without that decode runs at half
+// the speed once rows leave the cache): in its order, which is not that of its
+// use within so many keys.
 inline int KeysAhead() { return std::max(KeysAtOnce(), kKeysTogether); }
 
 // One row over one tile.
-template <StateType kState, bool kFar>
+template <StateType kState>
 class DecodeTile {
  public:
   DecodeTile(const KvShape& shape, const KvTile& tile, int keys, const float* q,
@@ -236,11 +226,15 @@ class DecodeTile {
         keys_(keys),
         q_(q),
         heads_(heads),
-        group_(heads / shape.kv_heads),
+        group_(heads / tile.kv_heads),
         scores_(scores),
         partials_(partials),
         partial_floats_(kPartialHeader + shape.head_dim),
-        ahead_bytes_(KeysAhead() * shape.TokenBytes()) {}
+        token_bytes_(static_cast<std::size_t>(tile.kv_heads) * shape.head_dim *
+                     shape.ElementBytes()),
+        ahead_bytes_(KeysAhead() * token_bytes_),
+        k_(KeyStripes(tile.k)),
+        v_(ValueStripes()) {}
 
   void Run() {
     Score();
@@ -250,11 +244,11 @@ class DecodeTile {
     }
     // Memory would be idle meanwhile: the values behind those that the scores
     // fetched, in equal parts for the heads.
-    const std::size_t all = keys_ * shape_.TokenBytes();
+    const std::size_t all = keys_ * token_bytes_;
     const std::size_t fetched = std::min(all, ahead_bytes_);
     const std::size_t part = std::min(ahead_bytes_, all - fetched) / heads_;
     for (int head = 0; head < heads_; ++head) {
-      FetchFar(tile_.v + fetched + head * part, part);
+      FetchValues(fetched + head * part, part);
       float* partial = partials_ + head * partial_floats_;
       WeightsOver(partial[0], keys_, scores_ + head * kTileKeys,
                   partial + kPartialLanes);
@@ -267,11 +261,30 @@ class DecodeTile {
   }
 
  private:
-  // Into the second-level cache: the first has no room for it yet.
-  static void FetchFar(const std::byte* data, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; i += kLine) {
-      __builtin_prefetch(data + i, 0, 2);
+  void FetchValues(std::size_t offset, std::size_t bytes) const {
+    LineCursor lines(v_, offset);
+    for (std::size_t i = 0; i < bytes; i += kCacheLine) {
+      hwy::Prefetch(lines.Next());
     }
+  }
+
+  // The tile's KV heads lie together in every granule of keys, and in every
+  // row of values; of all of them there are no gaps.
+  Stripes KeyStripes(const std::byte* k) const {
+    const std::size_t granule = kGranuleTokens * token_bytes_;
+    return {KeyLanes(shape_, k, 0, tile_.first_kv_head), granule,
+            kGranuleTokens * shape_.TokenBytes()};
+  }
+  Stripes ValueStripes() const {
+    // Whole lines, about, where a row's numbers are not.
+    const std::size_t piece =
+        std::max(kCacheLine, token_bytes_ / kCacheLine * kCacheLine);
+    const std::size_t first = VIndex(shape_, 0, tile_.first_kv_head, 0);
+    if (tile_.kv_heads == shape_.kv_heads) {
+      return {tile_.v, LayerBytes(shape_), LayerBytes(shape_)};
+    }
+    return {tile_.v + first * shape_.ElementBytes(), piece,
+            shape_.TokenBytes()};
   }
 
   void Score() {
@@ -280,19 +293,19 @@ class DecodeTile {
     KeyVectors keys;
     // Of one head.
     const std::size_t part = width * shape_.head_dim * shape_.ElementBytes();
-    const std::size_t all =
-        (keys_ + width - 1) / width * shape_.kv_heads * part;
+    const std::size_t all = (keys_ + width - 1) / width * tile_.kv_heads * part;
     std::size_t to = ahead_bytes_;
     for (int first = 0; first < keys_; first += width) {
-      for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, to += part) {
+      for (int kv_head = 0; kv_head < tile_.kv_heads; ++kv_head, to += part) {
         for (int i = 0; i < kKeyVectors; ++i) {
           // Where there are no more, the last once more, to the same bits.
           keys.key[i] =
               std::min(first + i * lanes, (keys_ - 1) / lanes * lanes);
-          keys.numbers[i] = KeyLanes(shape_, tile_.k, keys.key[i], kv_head);
+          keys.numbers[i] = KeyLanes(shape_, tile_.k, keys.key[i],
+                                     tile_.first_kv_head + kv_head);
         }
         // Behind the last keys the values are fetched.
-        keys.ahead = to < all ? tile_.k + to : tile_.v + (to - all);
+        keys.ahead = to < all ? LineCursor(k_, to) : LineCursor(v_, to - all);
         for (int g = 0; g < group_; g += kHeadsTogether) {
           ScoreHeads<kHeadsTogether>(keys, kv_head * group_ + g,
                                      std::min(kHeadsTogether, group_ - g));
@@ -304,7 +317,7 @@ class DecodeTile {
   template <int kHeads>
   void ScoreHeads(const KeyVectors& keys, int head, int heads) {
     if (heads == kHeads) {
-      ScoreKeys<kState, kHeads, kFar>(
+      ScoreKeys<kState, kHeads>(
           keys, q_ + static_cast<std::ptrdiff_t>(head) * shape_.head_dim,
           shape_.head_dim, scores_ + head * kTileKeys);
     } else if constexpr (kHeads > 1) {
@@ -313,18 +326,17 @@ class DecodeTile {
   }
 
   // What to fetch while the values from key `begin` on are in use.
-  const std::byte* Ahead(int begin) const {
+  LineCursor Ahead(int begin, std::size_t offset) const {
     const int to = begin + KeysAhead();
-    if (to < keys_) return tile_.v + to * shape_.TokenBytes();
+    if (to < keys_) return {v_, to * token_bytes_ + offset};
     // Behind the last values the next keys are fetched.
-    if (tile_.next == nullptr) return tile_.v;
-    return tile_.next + (to - keys_) * shape_.TokenBytes();
+    if (tile_.next == nullptr) return {v_, offset};
+    return {KeyStripes(tile_.next), (to - keys_) * token_bytes_ + offset};
   }
 
   void Weigh() {
     for (int begin = 0; begin < keys_; begin += kKeysTogether) {
       const int end = std::min(begin + kKeysTogether, keys_);
-      ahead_ = Ahead(begin);
       for (int head = 0; head < heads_;) {
         const int left = group_ - head % group_;  // of this KV head
         const int count = std::min(kHeadsTogether, left);
@@ -354,11 +366,11 @@ class DecodeTile {
   template <int kHeads, int kVectors>
   void WeighColumns(int begin, int end, int head, int dim) {
     // In the order of memory, which the processor then sees and follows.
-    const std::byte* const ahead =
-        ahead_ + VIndex(shape_, 0, head / group_, dim) * (end - begin) *
-                     shape_.ElementBytes();
-    WeighKeys<kState, kHeads, kVectors, kFar>(
-        tile_.v, ahead, VIndex(shape_, 0, head / group_, dim),
+    const std::size_t offset = VIndex(shape_, 0, head / group_, dim) *
+                               (end - begin) * shape_.ElementBytes();
+    WeighKeys<kState, kHeads, kVectors>(
+        tile_.v, Ahead(begin, offset),
+        VIndex(shape_, 0, tile_.first_kv_head + head / group_, dim),
         static_cast<std::size_t>(shape_.kv_heads) * shape_.head_dim, begin, end,
         scores_ + head * kTileKeys,
         partials_ + head * partial_floats_ + kPartialHeader + dim,
@@ -394,8 +406,10 @@ class DecodeTile {
   float* scores_;
   float* partials_;
   const std::ptrdiff_t partial_floats_;
+  const std::size_t token_bytes_;  // of the tile's KV heads
   const std::size_t ahead_bytes_;
-  const std::byte* ahead_ = nullptr;
+  const Stripes k_;
+  const Stripes v_;
 };
 
 #endif  // HF_TARGET_HAS_KERNELS

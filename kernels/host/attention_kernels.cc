@@ -21,18 +21,11 @@ namespace HWY_NAMESPACE {
 
 void Tile(const KvShape& shape, const KvTile& tile, int keys, const float* q,
           int heads, float* scores, float* partials) {
-  const bool is_far = KeysAhead() * shape.TokenBytes() > kNearBytes;
-  if (shape.state_type == StateType::kF32) {
-    DecodeTile<StateType::kF32, true>(shape, tile, keys, q, heads, scores,
-                                      partials)
-        .Run();
-  } else if (is_far) {
-    DecodeTile<StateType::kBF16, true>(shape, tile, keys, q, heads, scores,
-                                       partials)
+  if (shape.state_type == StateType::kBF16) {
+    DecodeTile<StateType::kBF16>(shape, tile, keys, q, heads, scores, partials)
         .Run();
   } else {
-    DecodeTile<StateType::kBF16, false>(shape, tile, keys, q, heads, scores,
-                                        partials)
+    DecodeTile<StateType::kF32>(shape, tile, keys, q, heads, scores, partials)
         .Run();
   }
 }

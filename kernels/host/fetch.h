@@ -33,6 +33,39 @@ inline void FetchLinesToWrite(void* data, std::size_t bytes) {
   }
 }
 
+// Pieces of memory with equal gaps between them, counted without the gaps.
+struct Stripes {
+  const std::byte* data = nullptr;
+  std::size_t piece = 0;   // bytes, whole lines
+  std::size_t stride = 0;  // from one piece's start to the next one's
+};
+
+// Goes through stripes line by line.
+class LineCursor {
+ public:
+  LineCursor() = default;
+  LineCursor(const Stripes& stripes, std::size_t offset)
+      : at_(stripes.data + offset / stripes.piece * stripes.stride +
+            offset % stripes.piece),
+        gap_(stripes.stride - stripes.piece),
+        lines_(stripes.piece / kCacheLine),
+        left_(lines_ - offset % stripes.piece / kCacheLine) {}
+
+  const std::byte* Next() {
+    const std::byte* const line = at_;
+    const bool ends = --left_ == 0;
+    at_ += kCacheLine + (ends ? gap_ : 0);
+    left_ = ends ? lines_ : left_;
+    return line;
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::size_t gap_ = 0;
+  std::size_t lines_ = 0;
+  std::size_t left_ = 0;
+};
+
 }  // namespace holdfast::kernels
 
 #endif  // HOLDFAST_KERNELS_HOST_FETCH_H_

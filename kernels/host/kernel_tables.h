@@ -91,12 +91,15 @@ struct GateKernels {
 inline constexpr int kPartialHeader = 32;
 inline constexpr int kTileKeys = 256;
 
-// One layer's K and V rows of one block, as ARITHMETIC.md lays them out.
+// One layer's K and V rows of one block, as ARITHMETIC.md lays them out, and
+// which of its KV heads are meant.
 struct KvTile {
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;
   // K rows that the thread reads next, to be fetched ahead; may be null.
   const std::byte* next = nullptr;
+  int first_kv_head = 0;
+  int kv_heads = 0;
 };
 
 // Many rows of one sequence that share a KV head. A row is a (token, query
@@ -138,8 +141,9 @@ constexpr std::size_t CombineFloats(int tiles) {
 }
 
 struct AttentionKernels {
-  // q: heads x head_dim, scaled. Keys 0 to keys - 1 of the tile; later rows of
-  // it are not used as numbers. scores: scratch of heads x kTileKeys.
+  // q: heads x head_dim, scaled, of the heads that share the tile's KV heads.
+  // Keys 0 to keys - 1 of the tile; later rows of it are not used as numbers.
+  // scores: scratch of heads x kTileKeys.
   void (*tile)(const KvShape& shape, const KvTile& tile, int keys,
                const float* q, int heads, float* scores, float* partials);
   // Combines the partial results of the next tile with those of all before it,
