@@ -29,13 +29,14 @@ AnswerText::Part AnswerText::Add(const v1::Tokens& tokens) {
       continue;
     }
     if (want_logprobs_ && !token.hidden()) {
-      waiting_.push_back(Logprobs(token));
+      waiting_.push_back({text_in_, Logprobs(token)});
     }
     const std::string whole = token.hidden() ? HiddenWord(token) : Word(token);
     const std::string text = filter_.Push(whole);
+    text_in_ += whole.size();
+    text_out_ += text.size();
     if (text.empty()) continue;
-    std::move(waiting_.begin(), waiting_.end(), std::back_inserter(in_text_));
-    waiting_.clear();
+    TakeWaiting();
     Parsed(parser_.Push(text), &part);
     if (in_reasoning && !parser_.in_reasoning()) sent_.ReasoningEnds();
   }
@@ -50,13 +51,21 @@ AnswerText::Part AnswerText::Finish() {
   Parsed(parser_.Push(rest), &part);
   Parsed(parser_.Finish(), &part);
   // Tokens of a stop string are not part of the answer.
-  if (!filter_.stopped())
-    std::move(waiting_.begin(), waiting_.end(), std::back_inserter(in_text_));
+  if (!filter_.stopped()) text_out_ = text_in_ + 1;
+  TakeWaiting();
   std::move(in_text_.begin(), in_text_.end(),
             std::back_inserter(part.logprobs));
   in_text_.clear();
-  waiting_.clear();
   return part;
+}
+
+void AnswerText::TakeWaiting() {
+  const auto end = std::ranges::find_if(waiting_, [this](const Waiting& token) {
+    return token.begin >= text_out_;
+  });
+  for (auto at = waiting_.begin(); at != end; ++at)
+    in_text_.push_back(std::move(at->logprobs));
+  waiting_.erase(waiting_.begin(), end);
 }
 
 // Some vocabularies call the tags special tokens, which are no text otherwise.

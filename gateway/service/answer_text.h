@@ -55,6 +55,8 @@ class AnswerText {
   // Its text belongs to the answer.
   bool HasText(std::uint32_t id) const;
   void Note(const v1::OutputToken& token, std::string_view text);
+  // Lets go of those whose text has begun to leave the filter.
+  void TakeWaiting();
   void Parsed(std::vector<answer::Piece> pieces, Part* part);
 
   const Tokenizer& tokenizer_;
@@ -68,7 +70,14 @@ class AnswerText {
   std::vector<std::uint32_t> ids_;
   std::uint32_t reasoning_tokens_ = 0;
   bool has_calls_ = false;
-  std::vector<openai::TokenLogprobs> waiting_;  // for their text
+  // What the stop filter got and what it let through, in bytes.
+  std::size_t text_in_ = 0;
+  std::size_t text_out_ = 0;
+  struct Waiting {
+    std::size_t begin = 0;  // of the token's text in what the filter got
+    openai::TokenLogprobs logprobs;
+  };
+  std::vector<Waiting> waiting_;                // for their text
   std::vector<openai::TokenLogprobs> in_text_;  // for a piece
 };
 

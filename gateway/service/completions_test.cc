@@ -172,6 +172,24 @@ TEST_F(CompletionsTest, Logprobs) {
   EXPECT_TRUE(Answer(Chat())["choices"][0]["logprobs"].is_null());
 }
 
+// When the line's end leaves, the first half of a stop string is kept back.
+TEST_F(CompletionsTest, LogprobsAreOfTheAnswersTokensAlone) {
+  StartAll();
+  Script({Started(0, 1), Tokens({'a'}), Tokens({'\n'}), Tokens({'2'}),
+          Tokens({'.'}), Finished(v1::Finished::STOP, 0, 1, 4)});
+  json ask = Chat({{"logprobs", true}, {"stop", {"\n\n", "2."}}});
+  const json choice = Answer(ask)["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "a\n");
+  EXPECT_EQ(choice["logprobs"]["content"].size(), 2u) << choice;
+  ask["stream"] = true;
+  std::size_t entries = 0;
+  for (const json& event : Stream(ask).data) {
+    const json& logprobs = event["choices"][0]["logprobs"];
+    if (!logprobs.is_null()) entries += logprobs["content"].size();
+  }
+  EXPECT_EQ(entries, 2u);
+}
+
 // The head and the first comments are there before the engine has a token.
 TEST_F(CompletionsTest, KeepAliveDuringPrefill) {
   config_.sse_keep_alive_ms = 10;
