@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_GATEWAY_SERVICE_APP_H_
 #define HOLDFAST_GATEWAY_SERVICE_APP_H_
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -33,6 +34,7 @@ struct App {
   std::unique_ptr<http::Server> server;
   GatewayMetrics metrics;
   RecordCache records;
+  std::atomic<bool> giving_memory_back{false};     // a worker has been told to
   std::mt19937_64 random{std::random_device{}()};  // ids and default seeds
 
   std::chrono::milliseconds engine_wait() const {

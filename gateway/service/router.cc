@@ -1,5 +1,7 @@
 #include "gateway/service/router.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -8,6 +10,7 @@
 #include <string_view>
 
 #include "boost/asio/ip/address.hpp"
+#include "boost/asio/post.hpp"
 #include "fmt/format.h"
 #include "gateway/openai/error.h"
 #include "gateway/service/endpoints.h"
@@ -47,6 +50,7 @@ constexpr std::array kRoutes = {
 constexpr Route kRoot = {"GET", "/", Access::kOpen, Root};
 constexpr std::size_t kMaxRequestId = 128;
 constexpr std::size_t kMaxLogError = 400;
+constexpr std::size_t kLargeBody = 4u << 20;
 
 const Route* Find(std::string_view path) {
   if (path == kRoot.path) return &kRoot;
@@ -285,6 +289,18 @@ void Log(const RequestRecord& record) {
   spdlog::log(quiet ? spdlog::level::debug : spdlog::level::info, "{}", line);
 }
 
+// What a large request took in small pieces (its JSON, the template's objects)
+// is free afterwards, but the allocator would keep it: up to a gigabyte that
+// the engine could use. Any number of requests that end meanwhile cost one
+// look.
+void GiveMemoryBack(App& app) {
+  if (app.giving_memory_back.exchange(true)) return;
+  asio::post(*app.workers, [&app] {
+    app.giving_memory_back = false;
+    malloc_trim(0);
+  });
+}
+
 }  // namespace
 
 http::Response Refuse(App& app, int status, std::string_view message) {
@@ -303,6 +319,7 @@ http::Response Refuse(App& app, int status, std::string_view message) {
 asio::awaitable<void> Serve(App& app, http::Exchange& exchange) {
   RequestRecord record;
   record.id = RequestId(exchange.request(), app);
+  const bool large = exchange.request().body.size() >= kLargeBody;
   WithCors with_cors(exchange, AllowedOrigin(exchange.request(), app.keys));
   std::string failure;
   try {
@@ -320,6 +337,7 @@ asio::awaitable<void> Serve(App& app, http::Exchange& exchange) {
     }
     record.error = failure;
   }
+  if (large) GiveMemoryBack(app);
   if (record.status == 0) record.status = exchange.status();
   Log(record);
   app.metrics.Finished(record);
