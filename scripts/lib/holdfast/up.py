@@ -55,7 +55,7 @@ def _serve(options, flags: dict[str, list[str]], stop: threading.Event) -> int:
                              daemons.run_dir, run_dir is None)
         daemons.wait_ready(stop=stop)
         if not stop.is_set():
-            _print_usage(daemons, daemons.client.model_id())
+            print(usage(daemons), flush=True)
         return _watch(daemons, stop)
     finally:
         print("holdfast: stopping", flush=True)
@@ -64,17 +64,31 @@ def _serve(options, flags: dict[str, list[str]], stop: threading.Event) -> int:
             record.unlink(missing_ok=True)
 
 
-def _print_usage(daemons: Daemons, model_id: str) -> None:
+def usage(daemons: Daemons) -> str:
+    """What a user does with daemons that serve."""
+    model_id = daemons.client.model_id()
     body = json.dumps({"model": model_id, "stream": True, "max_tokens": 100,
                        "messages": [{"role": "user", "content": "What is a harbour?"}]})
-    print(f"""
+    cachectl = f"{daemons.bin_dir / 'cachectl'} --run-dir {daemons.run_dir} status"
+    return f"""
 Serving {model_id} at {daemons.url}
 Logs and sockets: {daemons.run_dir}
-Cache on disk: {daemons.cache_dir} (cachectl --run-dir {daemons.run_dir} status)
+{_disk(daemons)}
+What the caches hold: {cachectl}
 
   curl -N {daemons.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'
 
-Stop with Ctrl-C or scripts/down.""", flush=True)
+Stop with Ctrl-C or scripts/down."""
+
+
+def _disk(daemons: Daemons) -> str:
+    status = daemons.cache_status()
+    if status is None:
+        return "Nothing is cached outside the engine: the cache service does not answer"
+    for tier in status["tiers"]:
+        if tier["name"] == "disk" and not tier["available"]:
+            return f"Nothing is kept on disk: {tier['detail']}"
+    return f"Cache on disk: {daemons.cache_dir}"
 
 
 def _watch(daemons: Daemons, stop: threading.Event) -> int:
