@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -120,9 +121,11 @@ class Device {
   void Yield(State state) {
     Thread& thread = *current_;
     thread.state = state;
-    late_.Leave(current_number_);
-    if (state != State::kAtWarp || warp().operation == WarpOperation::kSync) {
-      late_.Publish(current_number_);
+    if (late_.active()) {
+      late_.Leave(current_number_);
+      if (state != State::kAtWarp || warp().operation == WarpOperation::kSync) {
+        late_.Publish(current_number_);
+      }
     }
     switch (state) {
       case State::kAtWarp:
@@ -305,7 +308,7 @@ class Device {
     current_ = threads_[i].get();
     current_number_ = i;
     threadIdx = current_->index;
-    late_.Enter(i);
+    if (late_.active()) late_.Enter(i);
   }
 
   void ArriveAtWarp() {
@@ -360,10 +363,8 @@ struct MmaGiven {
   std::uint32_t b[2];
 };
 
-MmaGiven MmaOf(int lane) {
-  MmaGiven given;
-  std::memcpy(&given, ExchangeSlot(lane), sizeof(given));
-  return given;
+const MmaGiven& MmaOf(const std::byte* slots, int lane) {
+  return *reinterpret_cast<const MmaGiven*>(slots + lane * kExchangeBytes);
 }
 
 }  // namespace
@@ -433,17 +434,17 @@ void WaitCopies(int groups_left) {
 // 2t + 1.
 void MmaBf16(float (&d)[4], const std::uint32_t (&a)[4],
              const std::uint32_t (&b)[2]) {
-  MmaGiven mine;
-  std::memcpy(mine.a, a, sizeof(mine.a));
-  std::memcpy(mine.b, b, sizeof(mine.b));
-  std::memcpy(ExchangeSlot(Lane()), &mine, sizeof(mine));
+  auto* const slots = static_cast<std::byte*>(ExchangeSlot(0));
+  auto* const mine = new (slots + Lane() * kExchangeBytes) MmaGiven;
+  std::copy_n(a, 4, mine->a);
+  std::copy_n(b, 2, mine->b);
   WarpBarrier(WarpOperation::kMma);
   const int g = Lane() / 4;
   const int t = Lane() % 4;
   for (int pair = 0; pair < 4; ++pair) {
-    const MmaGiven row = MmaOf(g * 4 + pair);
+    const MmaGiven& row = MmaOf(slots, g * 4 + pair);
     for (int column = 0; column < 2; ++column) {
-      const MmaGiven other = MmaOf((2 * t + column) * 4 + pair);
+      const MmaGiven& other = MmaOf(slots, (2 * t + column) * 4 + pair);
       for (int upper = 0; upper < 2; ++upper) {
         for (int half = 0; half < 2; ++half) {
           const float w = Half(other.b[upper], half);

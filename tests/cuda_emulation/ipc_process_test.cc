@@ -157,7 +157,9 @@ TEST_F(CudaIpcTest, AConversationComesBackFromEveryTier) {
   ExpectFrom(of_store, "store", kGrid);
   ExpectEqual(of_store, first);
 
-  // A planned stop spills; memory goes with the cache service.
+  // A planned stop spills; memory goes with the cache service. The server would
+  // wait for our connection.
+  stub_.reset();
   EXPECT_EQ(engine_.End(SIGTERM), 0);
   EXPECT_THAT(engine_.Log(), HasSubstr("spill session=\"b\""));
   // It frees its memory after it is unmapped, and so after its socket closes.

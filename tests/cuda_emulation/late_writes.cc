@@ -13,7 +13,6 @@ void LateWrites::Begin(std::byte* memory, std::size_t bytes, int threads) {
 }
 
 void LateWrites::Enter(int thread) {
-  if (common_.empty()) return;
   entered_ = common_.data();
   if (own_[thread].empty()) return;
   for (const Write& write : own_[thread]) memory_[write.at] = write.value;
@@ -22,7 +21,6 @@ void LateWrites::Enter(int thread) {
 }
 
 void LateWrites::Leave(int thread) {
-  if (common_.empty()) return;
   constexpr std::size_t kRun = 64;
   for (std::size_t at = 0; at < common_.size(); at += kRun) {
     const std::size_t bytes = std::min(kRun, common_.size() - at);
@@ -37,7 +35,6 @@ void LateWrites::Leave(int thread) {
 }
 
 void LateWrites::Publish(int thread) {
-  if (common_.empty()) return;
   for (const Write& write : own_[thread]) {
     memory_[write.at] = common_[write.at] = write.value;
   }

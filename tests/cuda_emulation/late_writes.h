@@ -14,8 +14,10 @@ namespace holdfast::emulation {
 class LateWrites {
  public:
   // A block begins, and its memory is the same for all. No bytes: nothing is
-  // late, and no call does anything.
+  // late.
   void Begin(std::byte* memory, std::size_t bytes, int threads);
+  // The other calls are for blocks with late writes.
+  bool active() const { return !common_.empty(); }
   // In turn: a thread goes on, it stops, and what it has written so far is from
   // now on for all.
   void Enter(int thread);

@@ -4,6 +4,10 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "shared/cache_layout.h"
