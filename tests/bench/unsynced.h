@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_TESTS_BENCH_UNSYNCED_H_
 #define HOLDFAST_TESTS_BENCH_UNSYNCED_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -88,6 +89,7 @@ class UnsyncedIndex final : public cachesvc::Index {
       override {
     return index_.Scan(table, visit);
   }
+  std::uint64_t DiskBytes() override { return index_.DiskBytes(); }
 
  private:
   cachesvc::Index& index_;
