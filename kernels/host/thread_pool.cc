@@ -196,8 +196,9 @@ void ThreadPool::WaitForOthers(int count, int own) {
   }
   pauses_ = spin;
   if (spin < kSpins) return;
-  // Either this sees that the last is done, or that worker sees the flag.
-  caller_waits_.store(true);
+  // Either this sees that the last is done, or that worker sees the flag; an
+  // exchange, as in WorkOn.
+  caller_waits_.exchange(true);
   for (;;) {
     const std::uint32_t ended = ended_.load();
     if (own + DoneByOthers() == count) break;
