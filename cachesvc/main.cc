@@ -1,6 +1,7 @@
 // holdfast-cached: the cache service's process. Serves until SIGTERM, then goes
 // on for the attached engine until that detaches, and ends.
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "shared/daemon.h"
 #include "shared/deadlines.h"
 #include "shared/log.h"
+#include "spdlog/spdlog.h"
 
 namespace holdfast::cachesvc {
 namespace {
@@ -29,6 +31,10 @@ constexpr milliseconds kTick{2000};
 constexpr milliseconds kDrainTick{100};
 // An engine that got its signal at the same moment has this much longer.
 constexpr milliseconds kDrainSlack{5000};
+
+// 16 restores, each with a file for every chunk of a million tokens: the usual
+// 1,024 end a few long ones.
+constexpr std::uint64_t kOpenFiles = 16384;
 
 std::string StatusLine(const Server& server) {
   const auto peer = server.state().peer;
@@ -102,6 +108,9 @@ int Main(int argc, char** argv) {
   auto signals = SignalWaiter::Create();
   if (!signals.ok()) return BadConfig(kName, signals.status());
   LogConfig(app);
+  if (const auto most = RaiseOpenFiles(kOpenFiles); most < kOpenFiles) {
+    spdlog::warn("only {} files may be open: long restores may miss", most);
+  }
   return Run(config, *signals);
 }
 

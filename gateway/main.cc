@@ -1,11 +1,10 @@
 // holdfast-gateway: HTTP in front of the engine.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -44,18 +43,15 @@ absl::Status WritePort(const std::string& path, std::uint16_t port) {
 }
 
 // Sockets and files besides client connections.
-constexpr rlim_t kOtherDescriptors = 128;
+constexpr std::uint64_t kOtherDescriptors = 128;
 
 // The usual soft limit of 1,024 would end --max-connections early.
 void RaiseDescriptorLimit(std::uint32_t max_connections) {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = max_connections + kOtherDescriptors;
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+  const std::uint64_t wanted = max_connections + kOtherDescriptors;
+  const std::uint64_t most = RaiseOpenFiles(wanted);
+  if (most < wanted) {
     spdlog::warn("--max-connections {}: only {} files may be open",
-                 max_connections, limit.rlim_cur);
+                 max_connections, most);
   }
 }
 

@@ -3,6 +3,7 @@
 #define HOLDFAST_SHARED_DAEMON_H_
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,6 +46,10 @@ class SignalWaiter {
   explicit SignalWaiter(int fd) : fd_(fd) {}
   int fd_;
 };
+
+// Raises the soft limit of open files to `wanted`, or as far as the hard one
+// allows. Returns how many may be open then.
+std::uint64_t RaiseOpenFiles(std::uint64_t wanted);
 
 // sd_notify; silently nothing where no service manager listens.
 void NotifyReady(std::string_view status_line);

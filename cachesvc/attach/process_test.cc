@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -182,6 +183,20 @@ TEST_F(ProcessTest, KilledEngineMakesRoomForTheNext) {
   EXPECT_EQ(second->Line(),
             "attached 1 cache service pid " + std::to_string(service->pid()));
   EXPECT_EQ(Status()["engine"]["pid"], second->pid());
+}
+
+// A long restore has a file for each of its chunks.
+TEST_F(ProcessTest, TheServiceMayOpenManyFiles) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = std::min<rlim_t>(256, before.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto service = StartService();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit of_service;
+  ASSERT_EQ(prlimit(service->pid(), RLIMIT_NOFILE, nullptr, &of_service), 0);
+  EXPECT_EQ(of_service.rlim_cur, std::min<rlim_t>(16384, before.rlim_max));
 }
 
 TEST_F(ProcessTest, KilledServiceIsFoundAgainWithANewEpoch) {

@@ -9,6 +9,7 @@
 #include "cachesvc/disk/drive_speed.h"
 #include "cachesvc/format/names.h"
 #include "cachesvc/restore/file_source.h"
+#include "fmt/format.h"
 #include "shared/cache_layout.h"
 #include "shared/fs/file_system.h"
 #include "spdlog/spdlog.h"
@@ -23,6 +24,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kMaintain{60};
 // Of one file's first pages.
 constexpr std::chrono::milliseconds kReadMeta{500};
+constexpr int kMostTries = 3;  // of that
 // Counts of grid lines: 100 bytes each.
 constexpr std::size_t kMostLines = 1'000'000;
 
@@ -157,26 +159,55 @@ absl::StatusOr<std::size_t> DiskTier::Drained(const Sha256Digest& fingerprint) {
 absl::StatusOr<std::vector<StoredResident>> DiskTier::TakeResidents(
     const Sha256Digest& fingerprint, std::uint32_t engine_pid,
     Deadline deadline) {
+  const auto pass = hand_over_gate_.Enter(deadline);
+  if (!pass.ok()) return pass.status();
   const auto keys = store().TakeResidents(fingerprint, deadline);
   if (!keys.ok()) return keys.status();
+  HandOver& hand_over = hand_overs_[fingerprint];
+  // A stop since then, of which this is what is left.
+  if (!keys->empty()) hand_over = HandOver{*keys, 0, 0, {}};
   std::vector<StoredResident> residents;
   {
     const std::lock_guard lock(mutex_);
     const auto heir = heirs_.find(fingerprint);
-    if (heir == heirs_.end() || heir->second != engine_pid) return residents;
-  }
-  for (const FileKey& key : *keys) {
-    const auto info = store().ShowManifest(key);
-    if (!info || !Offers(info->kind)) continue;
-    auto meta = store().ReadManifest(key, steady_clock::now() + kReadMeta);
-    if (!meta.ok()) {
-      spdlog::warn("resident {}: {}", ToHex(key), meta.status().ToString());
-      continue;
+    if (heir == heirs_.end() || heir->second != engine_pid) {
+      hand_overs_.erase(fingerprint);
+      return residents;
     }
-    residents.push_back(
-        {*std::move(meta), info->file_bytes + info->chunk_bytes});
   }
+  while (hand_over.next < hand_over.keys.size()) {
+    if (auto s = ReadNext(hand_over, deadline); !s.ok()) return s;
+  }
+  residents = std::move(hand_over.read);
+  hand_overs_.erase(fingerprint);
   return residents;
+}
+
+absl::Status DiskTier::ReadNext(HandOver& hand_over, Deadline deadline) {
+  const auto now = steady_clock::now();
+  if (now >= deadline) {
+    return absl::DeadlineExceededError(
+        fmt::format("{} of {} session files are read", hand_over.next,
+                    hand_over.keys.size()));
+  }
+  const FileKey& key = hand_over.keys[hand_over.next];
+  const auto info = store().ShowManifest(key);
+  if (info && Offers(info->kind)) {
+    auto meta = store().ReadManifest(key, std::min(deadline, now + kReadMeta));
+    if (absl::IsDeadlineExceeded(meta.status()) &&
+        ++hand_over.tries < kMostTries) {
+      return meta.status();
+    }
+    if (meta.ok()) {
+      hand_over.read.push_back(
+          {*std::move(meta), info->file_bytes + info->chunk_bytes});
+    } else {
+      spdlog::warn("resident {}: {}", ToHex(key), meta.status().ToString());
+    }
+  }
+  hand_over.tries = 0;
+  ++hand_over.next;
+  return absl::OkStatus();
 }
 
 DiskLookup DiskTier::Lookup(const LookupRequest& request) {

@@ -22,6 +22,7 @@
 #include "cachesvc/disk/sessions_seen.h"
 #include "cachesvc/lease/leased_store.h"
 #include "cachesvc/restore/piece_source.h"
+#include "cachesvc/store/gate.h"
 #include "cachesvc/store/open_store.h"
 #include "cachesvc/store/restore.h"
 #include "cachesvc/writer/store_writer.h"
@@ -99,8 +100,8 @@ class DiskTier {
   absl::StatusOr<std::size_t> Drained(const Sha256Digest& fingerprint);
   // What the predecessor of the attached engine left, stored first first; once.
   // Whatever ends that engine, a third one is not offered it, whether it was
-  // asked for or not. DeadlineExceeded: the store was busy until then, and has
-  // them still.
+  // asked for or not. DeadlineExceeded: not all could be read until then; when
+  // the same engine asks again, the rest is.
   absl::StatusOr<std::vector<StoredResident>> TakeResidents(
       const Sha256Digest& fingerprint, std::uint32_t engine_pid,
       Deadline deadline);
@@ -127,6 +128,14 @@ class DiskTier {
   CostBook& costs() { return costs_; }
 
  private:
+  // Residents taken from the store, and not told yet.
+  struct HandOver {
+    std::vector<FileKey> keys;
+    std::size_t next = 0;
+    int tries = 0;  // of that one
+    std::vector<StoredResident> read;
+  };
+
   DiskTier(const DiskOptions& options, std::unique_ptr<OpenedStore> opened);
   absl::StatusOr<std::vector<std::uint64_t>> PlanLines(
       const AdmitRequest& request);
@@ -135,6 +144,8 @@ class DiskTier {
   void MaintainLoop();
   // When that has changed. On the maintainer, and before it starts.
   void LogWhetherItWrites();
+  // One more of them is read, or passed over for good.
+  absl::Status ReadNext(HandOver& hand_over, Deadline deadline);
   DiskUse& UseOf(FileKind kind) {
     return use_[kind == FileKind::kSession ? 1 : 0];
   }
@@ -163,8 +174,10 @@ class DiskTier {
   // The first process of each model that attached since its last planned stop:
   // what that left is for it alone. Guarded by mutex_.
   std::map<Sha256Digest, std::uint32_t> heirs_;
-  std::array<DiskUse, 2> use_;      // guarded by mutex_
-  std::string logged_not_writing_;  // the maintainer's
+  Gate hand_over_gate_;
+  std::map<Sha256Digest, HandOver> hand_overs_;  // in the gate
+  std::array<DiskUse, 2> use_;                   // guarded by mutex_
+  std::string logged_not_writing_;               // the maintainer's
   std::thread maintainer_;
 };
 

@@ -72,6 +72,27 @@ TEST_F(DiskTierTest, AnEngineThatAttachesAgainIsToldStill) {
   EXPECT_EQ(Told(11), 1u);
 }
 
+// It takes longer than one call may.
+TEST_F(DiskTierTest, OneThatAsksAgainIsToldTheRest) {
+  const auto late = [&](std::uint32_t pid) {
+    return tier_->TakeResidents(model_, pid, std::chrono::steady_clock::now())
+        .status()
+        .code();
+  };
+  Stop();
+  tier_->Attached(model_, 10);
+  EXPECT_EQ(late(10), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(late(10), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Told(10), 1u);
+  EXPECT_EQ(Told(10), 0u);
+  // Not another one, and what it left is nobody's then.
+  Stop();
+  tier_->Attached(model_, 11);
+  EXPECT_EQ(late(11), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Told(12), 0u);
+  EXPECT_EQ(Told(11), 0u);
+}
+
 TEST_F(DiskTierTest, AThirdIsNotTold) {
   Stop();
   tier_->Attached(model_, 10);

@@ -212,6 +212,15 @@ TEST_F(RocksDbTest, ADamagedOneIsToldAndMovedAside) {
   EXPECT_THAT(std::string(opened.status().message()), HasSubstr(path));
   ASSERT_TRUE(MoveIndexAside(path).ok());
   EXPECT_TRUE(std::filesystem::exists(path + ".corrupt"));
+  {
+    const auto fresh = OpenRocksDbIndex({.folder = path});
+    ASSERT_TRUE(fresh.ok());
+    const std::uint64_t both = (*fresh)->DiskBytes();
+    std::filesystem::remove_all(path + ".corrupt");
+    EXPECT_LT((*fresh)->DiskBytes(), both);
+    EXPECT_GT((*fresh)->DiskBytes(), 0u);
+  }
+  ASSERT_TRUE(MoveIndexAside(path).ok());
   EXPECT_TRUE(OpenRocksDbIndex({.folder = path}).ok());
   ASSERT_TRUE(MoveIndexAside(path).ok());  // replaces the older one
   EXPECT_FALSE(MoveIndexAside(path).ok());

@@ -521,6 +521,11 @@ grpc::Status CacheService::Residents(grpc::ServerContext* context,
       std::chrono::seconds(0), deadlines::kControl);
   const auto residents = tiers_.disk->TakeResidents(
       peer->fingerprint, peer->pid, steady_clock::now() + left / 2);
+  if (absl::IsDeadlineExceeded(residents.status())) {
+    // Another code than that of a service which does not answer.
+    return ToGrpcStatus(absl::UnavailableError(fmt::format(
+        "ask again: {}", std::string(residents.status().message()))));
+  }
   if (!residents.ok()) return ToGrpcStatus(residents.status());
   for (const StoredResident& resident : *residents) {
     ToProto(resident, response->add_residents());

@@ -16,6 +16,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
+// How often a service that has not read all residents yet is asked for them.
+constexpr int kResidentsAsks = 4;
+
 // Whether the prompt goes on as the candidate does behind the last whole block.
 bool HasTail(const PromptView& prompt, const TierCandidate& candidate,
              const v1::TierCandidate& proto) {
@@ -183,9 +186,15 @@ std::vector<KeptResident> RemoteTiers::Residents() {
   v1::ResidentsRequest request;
   request.set_epoch(session->epoch);
   v1::ResidentsResponse response;
-  grpc::ClientContext context;
-  SetDeadline(context, steady_clock::now() + deadlines::kControl);
-  const grpc::Status status = stub_->Residents(&context, request, &response);
+  grpc::Status status;
+  // A service that answers, but has not read all of it, goes on when it is
+  // asked again. One that does not answer costs one deadline.
+  for (int asked = 0; asked < kResidentsAsks; ++asked) {
+    grpc::ClientContext context;
+    SetDeadline(context, steady_clock::now() + deadlines::kControl);
+    status = stub_->Residents(&context, request, &response);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
+  }
   if (!status.ok()) {
     spdlog::warn("residents of the last stop: {}", status.error_message());
     return {};

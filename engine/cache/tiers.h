@@ -196,7 +196,7 @@ class CacheTiers {
   virtual void Drained() = 0;
   // What the last planned stop left, in the order it was stored; none when the
   // last engine of this model ended otherwise. Each is told once. Waits at most
-  // deadlines::kControl.
+  // deadlines::kControl, or a few times that for a service that answers late.
   virtual std::vector<KeptResident> Residents() = 0;
 };
 
