@@ -37,9 +37,21 @@ std::unordered_set<BlockId> HeldByNoneThatRuns(const EngineState& state) {
   return held;
 }
 
-bool HasBlock(const EngineState& state) {
+// Not all of them can be had: a cached block stays while a request holds the
+// next one of its chain. One that began in the rows of another, which then went
+// over to the index's blocks, may hold that and not this.
+int Unused(const EngineState& state) {
   const BlockPool::Counts counts = state.pool.counts();
-  return counts.free + counts.cached > 0;
+  return counts.free + counts.cached;
+}
+
+bool HasBlock(const EngineState& state) { return Unused(state) > 0; }
+
+// It goes over too. False when that made no block free.
+bool GoOver(EngineState& state, Sequence& sequence) {
+  const int free = state.pool.counts().free;
+  PublishBlocks(state.pool, state.rule, sequence);
+  return state.pool.counts().free > free;
 }
 
 }  // namespace
@@ -52,9 +64,11 @@ Supply HaveBlocks(EngineState& state, SeatClaim& claim, Sequence& sequence,
     const bool memory = !gated || MemoryForBlock(state, /*give_back=*/!scratch);
     if (memory && sequence.table.Append()) continue;
     if (scratch) return Supply::kNone;
+    const int unused = Unused(state);
     const bool waits = SpillsUnderWay(state);
     // One may just have ended.
-    if (memory && HasBlock(state)) continue;
+    if (memory && Unused(state) > unused) continue;
+    if (memory && unused > 0 && GoOver(state, sequence)) continue;
     if (waits) return Supply::kWait;
     if (!GiveBack(state, claim)) return Supply::kNone;
   }
