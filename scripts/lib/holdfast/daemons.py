@@ -150,13 +150,15 @@ class Daemons:
             time.sleep(POLL_S)
         raise DaemonError(f"no engine attached within {deadline_s:.0f} s: {last}")
 
-    def _wait_cachesvc(self, deadline_s: float = START_DEADLINE_S) -> None:
+    def wait_cachesvc(self, deadline_s: float = START_DEADLINE_S) -> dict:
+        """Until the cache service answers; returns its status."""
         end = time.monotonic() + deadline_s
-        while self.cache_status() is None:
+        while (status := self.cache_status()) is None:
             # The others, which are still to start, have ended.
             if self.processes[CACHESVC].poll() is not None or time.monotonic() > end:
                 raise DaemonError(f"the cache service does not answer:\n{self.log_tail(CACHESVC)}")
             time.sleep(POLL_S)
+        return status
 
     def cachectl(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(
@@ -205,7 +207,7 @@ class Daemons:
             if name == CACHESVC and len(names) > 1:
                 # As the units are ordered: so the engine reads back what its
                 # residents were before a request can come.
-                self._wait_cachesvc()
+                self.wait_cachesvc()
         self.wait_ready()
         if "--no-cache-service" not in self.flags[ENGINE]:
             self.wait_attached()

@@ -13,6 +13,7 @@ from .client import ConnectionLost
 from .daemons import CACHESVC, ENGINE, GATEWAY, PROGRAMS, DaemonError, Daemons, describe_exit
 
 WATCH_S = 0.5
+CACHESVC_DEADLINE_S = 10
 
 
 def main(arguments: list[str]) -> int:
@@ -82,8 +83,10 @@ Stop with Ctrl-C or scripts/down."""
 
 
 def _disk(daemons: Daemons) -> str:
-    status = daemons.cache_status()
-    if status is None:
+    try:
+        # The engine and the gateway serve without it, and may be there first.
+        status = daemons.wait_cachesvc(CACHESVC_DEADLINE_S)
+    except DaemonError:
         return "Nothing is cached outside the engine: the cache service does not answer"
     for tier in status["tiers"]:
         if tier["name"] == "disk" and not tier["available"]:
