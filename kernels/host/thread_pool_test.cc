@@ -149,16 +149,21 @@ TEST(ThreadPoolTest, CallerThatGoesToSleepSeesTheEnd) {
     for (int loop = 0; loop < kLoops; ++loop) {
       if (std::chrono::steady_clock::now() > enough) break;
       std::atomic<int> turns{0};
-      pool.For(2, [&turns, length](int index, int) {
+      std::atomic<bool> workers{false};
+      pool.For(2, [&turns, &workers, length](int index, int thread) {
         if (index == 0) {
+          workers.store(thread != 0);
           while (turns.fetch_add(1) < length) {
           }
           return;
         }
-        // The caller's part is over once the worker has begun its own, which
-        // the caller would else take over.
-        while (turns.load() == 0) std::this_thread::yield();
+        // As a rule the worker begins its part before the caller, whose own is
+        // over, takes that over; it may be asleep until then.
+        for (int i = 0; i < 1000 && turns.load() == 0; ++i) {
+          std::this_thread::yield();
+        }
       });
+      if (!workers.load()) continue;
       const bool long_enough = pool.pauses() == ThreadPool::kSpins;
       slept += long_enough ? 1 : 0;
       const int step = slept == 0 ? length : 1 + length / 64;
