@@ -36,6 +36,9 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     # So that a plain kill still stops the daemons.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A shell starts what it runs in the background with SIGINT ignored, and a
+    # client that inherits that cannot be cancelled.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.offline:
         _raise_loopback()
     say(f"network: {'loopback only' if options.offline else 'not isolated'}")
